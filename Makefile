@@ -1,0 +1,66 @@
+# Each target does its own set-up. Only Python (3.10 or newer) has to be there.
+PYTHON ?= python3
+VENV := .venv
+RUNTIME_VENV := .venv-runtime
+BIN := $(VENV)/bin
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+STAMP := $(VENV)/.installed
+RUNTIME_STAMP := $(RUNTIME_VENV)/.installed
+
+# What a package on a robot needs must pass where torch is not even installed.
+RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/verify tests/cli tests/attacks tests/examples
+
+.PHONY: help setup demo test test-runtime check format bench docs build clean
+
+help:  ## List the targets.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+setup: $(STAMP)  ## Make the development environment in .venv.
+
+demo: $(STAMP)  ## Build a package, inspect, verify, run and measure it.
+	$(BIN)/python examples/first_package.py demo/first
+	$(BIN)/ashore inspect demo/first
+	$(BIN)/ashore verify demo/first
+	$(BIN)/python examples/run_package.py demo/first
+	$(BIN)/ashore bench demo/first
+
+test: $(STAMP) $(RUNTIME_STAMP)  ## Run every test, and those of the runtime again without torch.
+	$(BIN)/python -m pytest
+	ASHORE_NO_TORCH=1 $(RUNTIME_VENV)/bin/python -m pytest $(RUNTIME_TESTS)
+
+check: $(STAMP)  ## Check format, lint and types.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(STAMP)  ## Format and fix what can be fixed.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## Measure, and print ratios.
+	$(BIN)/python bench/step.py
+	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/soak.py
+
+docs: $(STAMP)  ## Write what is generated, and build the pages into site/.
+	$(BIN)/python -c "import pathlib; from ashore.spec import json_schema; pathlib.Path('docs/manifest.schema.json').write_bytes(json_schema())"
+	$(BIN)/zensical build --strict
+
+build: $(STAMP)  ## Build wheel and sdist, and try each in an empty environment without torch.
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	bash tools/try_distributions.sh $(PYTHON)
+
+clean:  ## Remove everything that was made.
+	rm -rf $(VENV) $(RUNTIME_VENV) dist build site demo .pytest_cache .ruff_cache .hypothesis
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP_INSTALL) torch==2.13.0
+	$(BIN)/python $(PIP_INSTALL) -e ".[dev]"
+	touch $@
+
+$(RUNTIME_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(RUNTIME_VENV)
+	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e . pytest hypothesis onnx
+	touch $@

@@ -1,0 +1,117 @@
+"""The ``ashore`` command.
+
+Only typer is imported here; each command imports what it needs when it runs, so that ``ashore --help`` answers at once.
+Exit codes: 0 all is well, 1 a check failed, 2 the command line was wrong, 3 the package or an input was refused.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ashore.errors import AshoreError
+
+CHECK_FAILED = 1
+REFUSED = 3
+
+app = typer.Typer(
+    name="ashore",
+    help="Brings trained robot policies ashore: inspect, verify, measure and move policy packages.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+PackagePath = Annotated[Path, typer.Argument(metavar="PKG", help="A package directory or an .ashore file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        from ashore import __version__
+
+        typer.echo(f"ashore {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def inspect(
+    path: Annotated[Path, typer.Argument(metavar="PKG", help="A package, or a bare .onnx file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show the contract: inputs, outputs, joints, gains, rates, states, findings, where it comes from."""
+    from ashore.cli.inspecting import run
+
+    run(path, as_json=as_json)
+
+
+@app.command()
+def verify(
+    path: PackagePath,
+    backend: Annotated[str, typer.Option(help="What runs the stages.")] = "onnx",
+    atol: Annotated[
+        float | None, typer.Option(help="Absolute tolerance.", show_default="as exported, else 1e-5")
+    ] = None,
+    rtol: Annotated[
+        float | None, typer.Option(help="Relative tolerance.", show_default="as exported, else 1e-5")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay the golden rollout through the saved files; exit with 1 if anything differs."""
+    from ashore.cli.verifying import run
+
+    raise typer.Exit(0 if run(path, backend=backend, atol=atol, rtol=rtol, as_json=as_json) else CHECK_FAILED)
+
+
+@app.command()
+def bench(
+    path: PackagePath,
+    samples: Annotated[int, typer.Option(min=100, help="Calls of each candidate.")] = 10_000,
+    threads: Annotated[int, typer.Option(min=1, help="Threads within one operation.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Time a step against a bare session.run of the same file, in one run."""
+    from ashore.cli.benching import run
+
+    run(path, samples=samples, threads=threads, as_json=as_json)
+
+
+@app.command()
+def pack(
+    path: PackagePath,
+    out: Annotated[Path | None, typer.Argument(help="The .ashore file to write.", show_default="beside PKG")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a package directory into one .ashore file."""
+    from ashore.cli.archiving import run_pack
+
+    run_pack(path, out, as_json=as_json)
+
+
+@app.command()
+def unpack(
+    path: PackagePath,
+    out: Annotated[Path | None, typer.Argument(help="The directory to write.", show_default="beside PKG")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put an .ashore file into a directory."""
+    from ashore.cli.archiving import run_unpack
+
+    run_unpack(path, out, as_json=as_json)
+
+
+def main() -> None:
+    """Run the command line; what Ashore refuses becomes one message and exit code 3."""
+    try:
+        app()
+    except AshoreError as error:
+        if "--json" in sys.argv:
+            typer.echo(json.dumps({"error": type(error).__name__, "message": str(error)}))
+        else:
+            typer.secho(f"error: {error}", fg="red", err=True)
+        sys.exit(REFUSED)

@@ -1,0 +1,190 @@
+"""Golden rollouts: what really went into and came out of the environment, kept in the package.
+
+A rollout is a sequence of ticks. A tick is one run of the policy-rate stages (a step) or of the substep-rate stages
+(a substep), perhaps with a reset before it. Inputs and outputs are those of the package, states are the values after
+the tick; together with the initial state that is enough to check each tick by itself and the rollout as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+import msgspec
+import numpy as np
+
+from ashore.errors import PackageError
+from ashore.package.tensors import Array, Arrays, check_array, load_arrays, save_arrays
+from ashore.spec import BATCH, GOLDEN, Dim, Manifest, Port, Rate, State, Wiring
+
+RATES: tuple[Rate, ...] = ("policy", "substep")
+"""The rates a tick can have; its index is how a tick is stored."""
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """One run of one rate, as it was recorded."""
+
+    index: int
+    rate: Rate
+    reset: bool
+    """Whether the policy was reset just before this tick."""
+
+    inputs: Arrays
+    outputs: Arrays
+    states: Arrays
+    """Every state of the package, after the tick."""
+
+
+class Golden(msgspec.Struct, frozen=True):
+    """A recorded rollout."""
+
+    ticks: tuple[Tick, ...]
+
+    def count(self, rate: Rate) -> int:
+        """How many ticks of a rate there are."""
+        return sum(tick.rate == rate for tick in self.ticks)
+
+    @property
+    def resets(self) -> int:
+        """How many ticks start with a reset; the first always does."""
+        return sum(tick.reset for tick in self.ticks)
+
+
+class Recording:
+    """Collects a rollout tick by tick. Arrays are copied, so the caller may reuse its own."""
+
+    def __init__(self) -> None:
+        self._ticks: list[Tick] = []
+        self._reset = True
+
+    def reset(self) -> None:
+        """Say that the policy is reset before the next tick. A recording starts with a reset by itself."""
+        self._reset = True
+
+    def step(self, inputs: Arrays, outputs: Arrays, states: Arrays | None = None) -> None:
+        """Add a decision: the inputs and outputs of the policy rate, and every state after it."""
+        self._add("policy", inputs, outputs, states)
+
+    def substep(self, inputs: Arrays, outputs: Arrays, states: Arrays | None = None) -> None:
+        """Add a substep: the inputs and outputs of the substep rate, and every state after it."""
+        self._add("substep", inputs, outputs, states)
+
+    def golden(self) -> Golden:
+        """The rollout so far."""
+        return Golden(tuple(self._ticks))
+
+    def _add(self, rate: Rate, inputs: Arrays, outputs: Arrays, states: Arrays | None) -> None:
+        copies = [{name: np.array(value) for name, value in group.items()} for group in (inputs, outputs, states or {})]
+        self._ticks.append(Tick(len(self._ticks), rate, self._reset, *copies))
+        self._reset = False
+
+
+def batch_of(golden: Golden, manifest: Manifest) -> int:
+    """The length of the symbolic batch axis while `golden` was recorded; 1 where no port has such an axis."""
+    for tick in golden.ticks:
+        groups: tuple[tuple[Arrays, Mapping[str, Port | State]], ...] = (
+            (tick.inputs, manifest.inputs),
+            (tick.outputs, manifest.outputs),
+            (tick.states, manifest.states),
+        )
+        for arrays, declared in groups:
+            for name, array in arrays.items():
+                if name in declared and BATCH in declared[name].shape and array.ndim == len(declared[name].shape):
+                    return int(array.shape[declared[name].shape.index(BATCH)])
+    return 1
+
+
+def dump_golden(golden: Golden, manifest: Manifest) -> bytes:
+    """Write a rollout as a safetensors file, after checking that it is one of this package."""
+    check_golden(golden, manifest)
+    arrays: dict[str, Array] = {
+        "ticks": np.array([RATES.index(tick.rate) for tick in golden.ticks], np.uint8),
+        "resets": np.array([tick.reset for tick in golden.ticks], np.bool_),
+    }
+    for key in _keys(manifest, {tick.rate for tick in golden.ticks}):
+        head, _, name = key.partition("/")
+        if head == "states":
+            arrays[key] = np.stack([tick.states[name] for tick in golden.ticks])
+        else:
+            group, _, name = name.partition("/")
+            ticks = [tick for tick in golden.ticks if tick.rate == head]
+            arrays[key] = np.stack([(tick.inputs if group == "inputs" else tick.outputs)[name] for tick in ticks])
+    return save_arrays(arrays)
+
+
+def _keys(manifest: Manifest, rates: set[Rate]) -> Iterator[str]:
+    """The arrays of a stored rollout that has ticks of these rates."""
+    graph = Wiring(manifest)
+    for rate in sorted(rates):
+        yield from (f"{rate}/inputs/{name}" for name in graph.inputs_of(rate))
+        yield from (f"{rate}/outputs/{name}" for name in graph.outputs_of(rate))
+    yield from (f"states/{name}" for name in manifest.states)
+
+
+def load_golden(data: bytes, manifest: Manifest) -> Golden:
+    """Read the rollout of a package from the bytes of ``golden.safetensors``."""
+    arrays = load_arrays(data, GOLDEN)
+    codes, resets = arrays.pop("ticks", None), arrays.pop("resets", None)
+    if codes is None or resets is None:
+        raise PackageError(f"{GOLDEN}: 'ticks' or 'resets' is missing")
+    check_array(f"{GOLDEN}: ticks", codes, "uint8", (codes.size,), finite=False)
+    check_array(f"{GOLDEN}: resets", resets, "bool", (codes.size,), finite=False)
+    if codes.size and int(codes.max()) >= len(RATES):
+        raise PackageError(f"{GOLDEN}: ticks: expected 0 (step) or 1 (substep), got {codes.max()}")
+    rates: list[Rate] = [RATES[code] for code in cast("list[int]", codes.tolist())]
+    expected = set(_keys(manifest, set(rates)))
+    if arrays.keys() != expected:
+        missing, extra = sorted(expected - arrays.keys()), sorted(arrays.keys() - expected)
+        raise PackageError(f"{GOLDEN}: {f'{missing[0]} is missing' if missing else f'{extra[0]} belongs to no port'}")
+    for key, array in arrays.items():
+        rows = len(rates) if key.startswith("states/") else rates.count(cast("Rate", key.partition("/")[0]))
+        if array.ndim == 0 or array.shape[0] != rows:
+            raise PackageError(f"{GOLDEN}: {key}: expected {rows} rows, got shape {list(array.shape)}")
+    seen: dict[Rate, int] = dict.fromkeys(RATES, 0)
+    ticks: list[Tick] = []
+    for index, rate in enumerate(rates):
+        row, seen[rate] = seen[rate], seen[rate] + 1
+        inputs = dict(_rows(arrays, f"{rate}/inputs/", row))
+        outputs = dict(_rows(arrays, f"{rate}/outputs/", row))
+        ticks.append(Tick(index, rate, bool(resets[index]), inputs, outputs, dict(_rows(arrays, "states/", index))))
+    golden = Golden(tuple(ticks))
+    check_golden(golden, manifest)
+    return golden
+
+
+def _rows(arrays: Arrays, prefix: str, row: int) -> Iterator[tuple[str, Array]]:
+    for key, array in arrays.items():
+        if key.startswith(prefix):
+            yield key.removeprefix(prefix), array[row]
+
+
+def check_golden(golden: Golden, manifest: Manifest) -> None:
+    """Raise `PackageError` unless every tick holds exactly the arrays this package has at its rate."""
+    graph = Wiring(manifest)
+    batch = batch_of(golden, manifest)
+    first = golden.ticks[0] if golden.ticks else None
+    if first is None or not first.reset:
+        raise PackageError(f"{GOLDEN}: a rollout starts with a reset")
+    decided = False
+    for tick in golden.ticks:
+        decided = tick.rate == "policy" or (decided and not tick.reset)
+        if not decided:
+            raise PackageError(f"{GOLDEN}: tick {tick.index} is a substep before the first step after a reset")
+        ports = {name: manifest.inputs[name] for name in graph.inputs_of(tick.rate)}
+        _check_group(f"{GOLDEN}: tick {tick.index}: inputs", tick.inputs, ports, batch)
+        ports = {name: manifest.outputs[name] for name in graph.outputs_of(tick.rate)}
+        _check_group(f"{GOLDEN}: tick {tick.index}: outputs", tick.outputs, ports, batch)
+        _check_group(f"{GOLDEN}: tick {tick.index}: states", tick.states, manifest.states, batch)
+
+
+def _check_group(where: str, arrays: Arrays, declared: Mapping[str, Port | State], batch: int) -> None:
+    if arrays.keys() != declared.keys():
+        raise PackageError(f"{where}: expected {sorted(declared)}, got {sorted(arrays)}")
+    for name, array in arrays.items():
+        spec = declared[name]
+        check_array(f"{where}/{name}", array, spec.dtype, concrete(spec.shape, batch), spec.finite)
+
+
+def concrete(shape: tuple[Dim, ...], batch: int) -> tuple[int, ...]:
+    """A shape with the symbolic batch axis given its length."""
+    return tuple(batch if dim == BATCH else dim for dim in shape)

@@ -1,0 +1,46 @@
+"""Named arrays in safetensors files, with every failure a `PackageError`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from ashore.errors import PackageError
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]
+
+
+def load_arrays(data: bytes, where: str) -> dict[str, Array]:
+    """Read every array of a safetensors file.
+
+    Args:
+        data: the whole file.
+        where: what to call it in an error.
+    """
+    try:
+        arrays = safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise PackageError(f"{where}: not a readable safetensors file: {error}") from error
+    return arrays
+
+
+def save_arrays(arrays: Arrays) -> bytes:
+    """Write arrays as a safetensors file; the same arrays give the same bytes."""
+    contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in sorted(arrays.items())}
+    return safetensors.numpy.save(contiguous)
+
+
+def check_array(where: str, array: Array, dtype: str, shape: tuple[int, ...], finite: bool) -> None:
+    """Raise `PackageError` unless an array has exactly this dtype and shape, and finite values where asked."""
+    if array.dtype != np.dtype(dtype):
+        raise PackageError(f"{where}: expected dtype {dtype}, got {array.dtype}")
+    if array.shape != shape:
+        raise PackageError(f"{where}: expected shape {list(shape)}, got {list(array.shape)}")
+    if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise PackageError(f"{where}: holds NaN or an infinity")

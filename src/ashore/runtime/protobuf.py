@@ -1,0 +1,118 @@
+"""Just enough of the protobuf wire format to see whether an ONNX file reads weights from other files.
+
+ONNX Runtime follows such references when a session is made. A package's files are known by their digests, so a
+reference out of them must be found first, and the ``onnx`` package is not there at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ashore.errors import BackendError
+
+# Field numbers of onnx.proto.
+_MODEL_GRAPH = 7
+_MODEL_FUNCTIONS = 25
+_GRAPH_NODE = 1
+_GRAPH_INITIALIZER = 5
+_GRAPH_SPARSE_INITIALIZER = 15
+_FUNCTION_NODE = 7
+_SPARSE_TENSORS = (1, 2)
+_NODE_ATTRIBUTE = 5
+_ATTRIBUTE_TENSORS = (5, 10)
+_ATTRIBUTE_GRAPHS = (6, 11)
+_ATTRIBUTE_SPARSE_TENSORS = (22, 23)
+_TENSOR_EXTERNAL_DATA = 13
+_ENTRY_KEY, _ENTRY_VALUE = 1, 2
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MAX_DEPTH = 64
+
+
+def external_data(model: bytes) -> str | None:
+    """The first file outside `model` that it keeps weights in, or None."""
+    try:
+        return next(_locations_in_model(memoryview(model)), None)
+    except (IndexError, UnicodeDecodeError, RecursionError) as error:
+        raise BackendError(f"not a readable ONNX file: {error}") from error
+
+
+def _locations_in_model(model: memoryview) -> Iterator[str]:
+    for number, value in _fields(model):
+        if number == _MODEL_GRAPH:
+            yield from _locations_in_graph(value, 0)
+        elif number == _MODEL_FUNCTIONS:
+            for inner, node in _fields(value):
+                if inner == _FUNCTION_NODE:
+                    yield from _locations_in_node(node, 0)
+
+
+def _locations_in_graph(graph: memoryview, depth: int) -> Iterator[str]:
+    if depth > _MAX_DEPTH:
+        raise BackendError(f"not a readable ONNX file: graphs nested more than {_MAX_DEPTH} deep")
+    for number, value in _fields(graph):
+        if number == _GRAPH_NODE:
+            yield from _locations_in_node(value, depth)
+        elif number == _GRAPH_INITIALIZER:
+            yield from _locations_in_tensor(value)
+        elif number == _GRAPH_SPARSE_INITIALIZER:
+            yield from _locations_in_sparse(value)
+
+
+def _locations_in_node(node: memoryview, depth: int) -> Iterator[str]:
+    for number, attribute in _fields(node):
+        if number == _NODE_ATTRIBUTE:
+            for inner, value in _fields(attribute):
+                if inner in _ATTRIBUTE_TENSORS:
+                    yield from _locations_in_tensor(value)
+                elif inner in _ATTRIBUTE_GRAPHS:
+                    yield from _locations_in_graph(value, depth + 1)
+                elif inner in _ATTRIBUTE_SPARSE_TENSORS:
+                    yield from _locations_in_sparse(value)
+
+
+def _locations_in_sparse(sparse: memoryview) -> Iterator[str]:
+    for number, value in _fields(sparse):
+        if number in _SPARSE_TENSORS:
+            yield from _locations_in_tensor(value)
+
+
+def _locations_in_tensor(tensor: memoryview) -> Iterator[str]:
+    for number, entry in _fields(tensor):
+        if number == _TENSOR_EXTERNAL_DATA:
+            pair = {inner: bytes(value).decode() for inner, value in _fields(entry)}
+            if pair.get(_ENTRY_KEY) == "location":
+                yield pair.get(_ENTRY_VALUE, "")
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """The length-delimited fields of a message, as (field number, content); others are passed over."""
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == _BYTES:
+            length, position = _varint(message, position)
+            if length > len(message) - position:
+                raise IndexError("a field is longer than the file")
+            yield number, message[position : position + length]
+            position += length
+        elif wire_type == _VARINT:
+            _, position = _varint(message, position)
+        elif wire_type == _FIXED64:
+            position += 8
+        elif wire_type == _FIXED32:
+            position += 4
+        else:
+            raise IndexError(f"unknown wire type {wire_type}")
+
+
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise IndexError("a number is too long")

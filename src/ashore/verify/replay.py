@@ -1,0 +1,188 @@
+"""Replaying a golden rollout through the saved artifacts: does the package still compute what the environment did?
+
+Twice over. *Stepwise*, each tick starts from the recorded state, so an error is seen where it arises. *Free-running*,
+only the resets are taken from the recording, so errors may add up as they would on the robot. Outputs and states are
+compared both times. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from ashore.errors import AshoreError, VerificationError
+from ashore.package import Array, Arrays, Golden, Package, Tick, batch_of
+from ashore.runtime import Policy, Snapshot, load
+from ashore.spec import Manifest, Rate
+
+Mode = Literal["stepwise", "free_running"]
+MODES: tuple[Mode, ...] = ("stepwise", "free_running")
+DEFAULT_ATOL = 1e-5
+DEFAULT_RTOL = 1e-5
+_CALLS: Mapping[Rate, str] = {"policy": "step", "substep": "substep"}
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The first element of an array that differs too much in a tick, or the error that stopped the replay there."""
+
+    mode: Mode
+    tick: int
+    call: str
+    """``"step 3"`` or ``"substep 12"``, counted from 0 over the rollout."""
+
+    port: str
+    """``"outputs/action"`` or ``"states/h"``; empty for an error."""
+
+    element: str
+    expected: float | None
+    got: float | None
+    message: str
+
+
+@dataclass
+class Report:
+    """What a replay found."""
+
+    package: str
+    backend: str
+    batch: int
+    steps: int
+    substeps: int
+    resets: int
+    atol: float
+    rtol: float
+    max_abs_error: dict[Mode, dict[str, float]] = field(default_factory=lambda: {mode: {} for mode in MODES})
+    """Mode -> port -> the largest absolute difference in the rollout."""
+
+    mismatches: list[Mismatch] = field(default_factory=list[Mismatch])
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything agreed within the tolerance."""
+        return not self.mismatches
+
+    def worst(self, mode: Mode) -> float:
+        """The largest absolute difference of a mode, over all ports."""
+        return max(self.max_abs_error[mode].values(), default=0.0)
+
+
+def replay(
+    package: Package,
+    *,
+    backend: str = "onnx",
+    atol: float | None = None,
+    rtol: float | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> Report:
+    """Run the golden rollout of a package through its saved artifacts.
+
+    Args:
+        package: what to verify.
+        backend: what runs the stages.
+        atol: absolute tolerance; the one the package was verified with when it was written, else 1e-5.
+        rtol: relative tolerance, likewise.
+        advance: called after each tick of each mode, for a progress bar.
+
+    Returns:
+        The largest differences, and for each mode the first tick in which something differed too much.
+    """
+    manifest, golden = package.manifest, package.golden()
+    if golden is None:
+        raise VerificationError(f"{package.path}: the package holds no golden rollout, so there is nothing to compare")
+    recorded = manifest.verification
+    if recorded is not None and recorded.status == "passed":
+        atol, rtol = recorded.atol if atol is None else atol, recorded.rtol if rtol is None else rtol
+    batch = batch_of(golden, manifest)
+    report = Report(
+        package=manifest.name,
+        backend=backend,
+        batch=batch,
+        steps=golden.count("policy"),
+        substeps=golden.count("substep"),
+        resets=golden.resets,
+        atol=DEFAULT_ATOL if atol is None else atol,
+        rtol=DEFAULT_RTOL if rtol is None else rtol,
+    )
+    for mode in MODES:
+        _Replay(load(package, backend=backend, batch=batch), golden, report, mode).run(advance)
+    return report
+
+
+class _Replay:
+    """One pass over a rollout in one mode."""
+
+    def __init__(self, policy: Policy, golden: Golden, report: Report, mode: Mode) -> None:
+        self._policy, self._golden, self._report = policy, golden, report
+        self._mode: Mode = mode
+        self._before: Arrays = policy.state()
+        self._counts = {"step": 0, "substep": 0}
+
+    def run(self, advance: Callable[[], None]) -> None:
+        for tick in self._golden.ticks:
+            call = _CALLS[tick.rate]
+            label = f"{call} {self._counts[call]}"
+            self._counts[call] += 1
+            try:
+                outputs = self._tick(tick, call)
+            except AshoreError as error:
+                self._report.mismatches.append(Mismatch(self._mode, tick.index, label, "", "", None, None, str(error)))
+                return
+            found = [
+                *self._compare(tick, label, "outputs", tick.outputs, outputs),
+                *self._compare(tick, label, "states", tick.states, self._policy.state()),
+            ]
+            advance()
+            self._before = tick.states
+            if found and not any(mismatch.mode == self._mode for mismatch in self._report.mismatches):
+                self._report.mismatches.extend(found)
+
+    def _tick(self, tick: Tick, call: str) -> dict[str, Array]:
+        policy = self._policy
+        if self._mode == "stepwise":
+            policy.restore(Snapshot(self._before, decided=policy.state().decided))
+        if tick.reset:
+            policy.reset()
+        return policy.step(tick.inputs) if call == "step" else policy.substep(tick.inputs)
+
+    def _compare(self, tick: Tick, label: str, group: str, expected: Arrays, got: Arrays) -> list[Mismatch]:
+        found: list[Mismatch] = []
+        worst = self._report.max_abs_error[self._mode]
+        for name, wanted in expected.items():
+            port = f"{group}/{name}"
+            difference = _difference(wanted, got[name])
+            worst[port] = max(worst.get(port, 0.0), float(difference.max(initial=0.0)))
+            allowed = self._report.atol + self._report.rtol * np.abs(wanted) if wanted.dtype.kind == "f" else 0.0
+            wrong = (difference > allowed) | (np.isinf(difference))
+            if wrong.any():
+                index = tuple(int(part) for part in np.argwhere(wrong)[0])
+                found.append(self._mismatch(tick, label, port, index, wanted, got[name]))
+        return found
+
+    def _mismatch(
+        self, tick: Tick, label: str, port: str, index: tuple[int, ...], wanted: Array, got: Array
+    ) -> Mismatch:
+        element = _element(self._policy.manifest, port, index)
+        expected, found = float(wanted[index]), float(got[index])
+        message = f"{label}: {port}{element}: expected {expected!r}, got {found!r}"
+        return Mismatch(self._mode, tick.index, label, port, element, expected, found, message)
+
+
+def _difference(wanted: Array, got: Array) -> Array:
+    """Absolute differences, as float64; infinite where one of the two is NaN or an infinity and the other is not."""
+    same = (wanted == got) | ((wanted != wanted) & (got != got))
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.abs(wanted.astype(np.float64) - got.astype(np.float64))
+    difference[np.isnan(difference)] = np.inf
+    # Large integers may differ by less than a float64 can show.
+    return np.where(same, 0.0, np.maximum(difference, np.finfo(np.float64).tiny))
+
+
+def _element(manifest: Manifest, port: str, index: tuple[int, ...]) -> str:
+    group, _, name = port.partition("/")
+    declared = manifest.outputs.get(name) if group == "outputs" else None
+    names = declared.element_names[-1] if declared is not None and declared.element_names else None
+    return f"{list(index)}" + (f" ({names[index[-1]]})" if names and index else "")

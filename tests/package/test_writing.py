@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+import support
+from ashore.errors import ManifestError, PackageError
+from ashore.package import pack, read, unpack, write
+from ashore.package import writing as writing_module
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_package_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    package = support.write_arm(tmp_path / "arm")
+    again = read(tmp_path / "arm")
+    assert again.manifest == package.manifest
+    assert sorted(tree(tmp_path / "arm")) == [
+        "artifacts/act.onnx",
+        "artifacts/decide.onnx",
+        "golden.safetensors",
+        "manifest.json",
+        "state.safetensors",
+    ]
+
+
+def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        support.write_arm(tmp_path / name)
+        support.write_arm(tmp_path / f"{name}.ashore")
+    assert tree(tmp_path / "one") == tree(tmp_path / "two")
+    assert (tmp_path / "one.ashore").read_bytes() == (tmp_path / "two.ashore").read_bytes()
+
+
+def test_an_existing_package_is_replaced(tmp_path: Path) -> None:
+    support.write_arm(tmp_path / "p")
+    support.write_sum(tmp_path / "p")
+    assert read(tmp_path / "p").manifest.name == "sum"
+    assert [path.name for path in tmp_path.iterdir()] == ["p"], "nothing is left beside it"
+
+
+@pytest.mark.parametrize("suffix", ["", ".ashore"])
+def test_a_failed_write_leaves_the_old_package_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    target = tmp_path / f"p{suffix}"
+    support.write_arm(target)
+    real, calls = os.fsync, []
+
+    def fail(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) == 1 + (suffix == ""):
+            raise OSError(28, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(writing_module.os, "fsync", fail)
+    with pytest.raises(PackageError, match="cannot be written: No space left on device"):
+        support.write_sum(target)
+    monkeypatch.undo()
+    assert read(target).manifest.name == "arm"
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
+
+
+def test_an_interrupt_between_the_two_renames_keeps_the_old_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    support.write_arm(tmp_path / "p")
+    real, calls = os.rename, []
+
+    def interrupt(source: Path, target: Path) -> None:
+        calls.append(source)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        real(source, target)
+
+    monkeypatch.setattr(writing_module.os, "rename", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        support.write_sum(tmp_path / "p")
+    monkeypatch.undo()
+    assert read(tmp_path / "p").manifest.name == "arm"
+    assert [path.name for path in tmp_path.iterdir()] == ["p"]
+
+
+def test_a_directory_that_is_no_package_is_never_replaced(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_text("years of work")
+    (home / "manifest.json").write_text('{"format": "policy_package"}')
+    with pytest.raises(PackageError, match="is there already and is not a package"):
+        support.write_sum(home)
+    assert (home / "thesis.tex").read_text() == "years of work"
+
+
+def test_an_empty_directory_may_be_used(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    assert support.write_sum(tmp_path / "p").manifest.name == "sum"
+
+
+def test_directory_and_file_are_not_mixed_up(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("a file")
+    with pytest.raises(PackageError, match="is there already, as a file"):
+        support.write_sum(tmp_path / "p")
+    (tmp_path / "q.ashore").mkdir()
+    with pytest.raises(PackageError, match="is there already, as a directory"):
+        support.write_sum(tmp_path / "q.ashore")
+
+
+def test_a_link_is_not_followed_when_writing(tmp_path: Path) -> None:
+    support.write_sum(tmp_path / "real")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(PackageError, match="is a link"):
+        support.write_arm(tmp_path / "link")
+
+
+def test_missing_folders_are_made(tmp_path: Path) -> None:
+    assert support.write_sum(tmp_path / "a" / "b" / "p").manifest.name == "sum"
+
+
+def test_what_cannot_be_checked_is_not_written(tmp_path: Path) -> None:
+    contents = support.sum_contents()
+    manifest = support.sum_manifest()
+    with pytest.raises(ManifestError, match=r"artifacts\.onnx\.path: 'artifacts/policy.onnx' does not exist"):
+        write(tmp_path / "p", manifest, files={"other.bin": b""}, initial=contents["initial"])
+    with pytest.raises(PackageError, match=r"state.safetensors: expected the states \['h'\], got \[\]"):
+        write(tmp_path / "p", manifest, files=contents["files"])
+    with pytest.raises(PackageError, match=r"h: expected shape \[1, 3\], got \[1, 2\]"):
+        write(tmp_path / "p", manifest, files=contents["files"], initial={"h": np.zeros((1, 2), np.float32)})
+    with pytest.raises(PackageError, match="h: expected dtype float32, got float64"):
+        write(tmp_path / "p", manifest, files=contents["files"], initial={"h": np.zeros((1, 3))})
+    with pytest.raises(PackageError, match="h: holds NaN or an infinity"):
+        write(tmp_path / "p", manifest, files=contents["files"], initial={"h": support.f32(1, 2, np.nan)})
+    with pytest.raises(PackageError, match=r"'golden\.safetensors' is written by Ashore itself"):
+        write(tmp_path / "p", manifest, **{**contents, "files": {**contents["files"], "golden.safetensors": b""}})
+    with pytest.raises(ManifestError, match=r"files\['\.\./p'\]: a path has no empty"):
+        write(tmp_path / "p", manifest, **{**contents, "files": {**contents["files"], "../p": b""}})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pack_and_unpack_come_back_to_the_same_files(tmp_path: Path) -> None:
+    package = support.write_arm(tmp_path / "arm")
+    packed = pack(package, tmp_path / "arm.ashore")
+    unpack(packed, tmp_path / "again")
+    assert packed.manifest == package.manifest
+    assert tree(tmp_path / "again") == tree(tmp_path / "arm")
+
+
+def test_an_archive_is_not_compressed(tmp_path: Path) -> None:
+    big = msgspec.structs.replace(support.sum_manifest(), description="x" * 10_000)
+    package = write(tmp_path / "p", big, **support.sum_contents())
+    assert pack(package, tmp_path / "p.ashore").path.stat().st_size > package.size + 10_000
+
+
+def test_the_suffix_says_what_is_written(tmp_path: Path) -> None:
+    package = support.write_sum(tmp_path / "p")
+    with pytest.raises(PackageError, match=r"a packed package ends in \.ashore"):
+        pack(package, tmp_path / "p.zip")
+    with pytest.raises(PackageError, match="an unpacked package is a directory"):
+        unpack(package, tmp_path / "q.ashore")
+
+
+def test_an_unwritable_place_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PackageError, match="cannot be written: "):
+        support.write_sum(tmp_path / "file" / "p")

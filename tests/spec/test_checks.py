@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+import support
+from ashore.errors import ManifestError
+from ashore.spec import (
+    Artifact,
+    FileEntry,
+    Joint,
+    JointLimits,
+    Limits,
+    Manifest,
+    Port,
+    Processor,
+    Stage,
+    Timing,
+    Wire,
+    check,
+)
+
+change = msgspec.structs.replace
+
+
+def refuse(manifest: Manifest, message: str) -> None:
+    with pytest.raises(ManifestError, match=message):
+        check(manifest)
+
+
+def with_input(**fields: Any) -> Manifest:
+    manifest = support.arm_manifest()
+    return change(manifest, inputs={**manifest.inputs, "q": change(manifest.inputs["q"], **fields)})
+
+
+def with_wires(edit: Callable[[list[Wire]], Any]) -> Manifest:
+    manifest = support.arm_manifest()
+    wires = list(manifest.wires)
+    edit(wires)
+    return change(manifest, wires=tuple(wires))
+
+
+def with_stage(name: str, **fields: Any) -> Manifest:
+    manifest = support.arm_manifest()
+    return change(manifest, stages={**manifest.stages, name: change(manifest.stages[name], **fields)})
+
+
+def test_good_manifests_pass() -> None:
+    check(support.arm_manifest())
+    check(support.sum_manifest())
+
+
+def test_all_problems_are_told_at_once() -> None:
+    manifest = change(with_input(kind="state/joint/positon"), name="a name")
+    with pytest.raises(ManifestError) as caught:
+        check(manifest)
+    assert "name: 'a name'" in str(caught.value)
+    assert "did you mean 'state/joint/position'?" in str(caught.value)
+
+
+def test_a_long_list_of_problems_is_cut() -> None:
+    inputs = {f"i{number}": Port(dtype="float32", shape=(0,)) for number in range(20)}
+    refuse(change(support.arm_manifest(), inputs=inputs), r"and \d+ more")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"shape": (1, -2)}, r"inputs\.q\.shape\[1\]: expected a positive length"),
+        ({"shape": (0, 2)}, r"inputs\.q\.shape\[0\]: expected a positive length"),
+        ({"shape": (1 << 40, 2)}, r"inputs\.q\.shape: .* is over \d+ bytes"),
+        ({"shape": (1,) * 9}, r"inputs\.q\.shape: 9 axes; at most 8"),
+        ({"shape": ("batch", "batch")}, r"inputs\.q\.shape: 'batch' stands more than once"),
+        ({"kind": "custom/"}, "unknown kind 'custom/'"),
+        ({"kind": "gravity"}, "unknown kind 'gravity'; kinds of your own start with 'custom/'"),
+        ({"unit": "rad/s"}, "a port of kind 'state/joint/position' is in rad or deg or m or 1, not in 'rad/s'"),
+        ({"unit": ""}, r"inputs\.q\.unit: a unit is empty"),
+        ({"unit": ("rad",)}, r"inputs\.q\.unit: 1 units for a last axis of 2"),
+        ({"element_names": (JN := support.JOINTS,)}, r"element_names: 1 entries for 2 axes"),
+        ({"element_names": (None, ("shoulder",))}, r"element_names\[1\]: 1 names for an axis of 2"),
+        ({"element_names": (None, ("elbow", "elbow"))}, r"element_names\[1\]: 'elbow' stands 2 times"),
+        ({"element_names": (None, ("shoulder", "elbo"))}, "joint 'elbo' does not exist; did you mean 'elbow'?"),
+        ({"limits": Limits(lower=(0.0,))}, r"limits\.lower: 1 numbers for a last axis of 2"),
+        ({"limits": Limits(lower=1.0, upper=0.5)}, "the lower limit 1.0 is above the upper limit 0.5"),
+        ({"limits": Limits(lower=(0.0, 2.0), upper=1.0)}, "the lower limit 2.0 is above the upper limit 1.0"),
+        ({"limits": Limits(upper=float("inf"))}, "not finite; null means unbounded"),
+    ],
+)
+def test_a_port_that_makes_no_sense_is_refused(fields: dict[str, Any], message: str) -> None:
+    refuse(with_input(**fields), message)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "custom/tail/angle", "unit": "furlong"},
+        {"kind": None, "unit": None},
+        {"unit": ("rad", "m")},
+        {"unit": "deg"},
+        {"limits": Limits(lower=(-1.0, None), upper=3.0)},
+    ],
+)
+def test_a_port_that_makes_sense_passes(fields: dict[str, Any]) -> None:
+    check(with_input(**fields))
+
+
+@pytest.mark.parametrize("names", [None, (None, None), (None, ("a", "b", "c", "d"))])
+def test_a_quaternion_must_say_its_order(names: Any) -> None:
+    quaternion = Port(dtype="float32", shape=(1, 4), kind="state/body/rotation", element_names=names)
+    manifest = support.arm_manifest()
+    refuse(
+        change(manifest, inputs={**manifest.inputs, "quat": quaternion}),
+        r"inputs\.quat\.element_names: a quaternion must name the order",
+    )
+
+
+@pytest.mark.parametrize("order", ["wxyz", "xyzw"])
+def test_either_order_of_a_quaternion_is_fine(order: str) -> None:
+    quaternion = Port(dtype="float32", shape=(1, 4), kind="state/body/rotation", element_names=(None, tuple(order)))
+    manifest = support.arm_manifest()
+    with pytest.raises(ManifestError) as caught:
+        check(change(manifest, inputs={**manifest.inputs, "quat": quaternion}))
+    assert "quaternion" not in str(caught.value)  # only that nothing reads it
+
+
+@pytest.mark.parametrize("name", ["", " q", "q\n", "x" * 201, "a\x00b"])
+def test_a_port_needs_a_name_that_can_be_shown(name: str) -> None:
+    manifest = support.arm_manifest()
+    refuse(change(manifest, inputs={**manifest.inputs, name: Port(dtype="bool", shape=(1,))}), "inputs: .* is no name")
+
+
+def test_names_with_dots_slashes_and_other_letters_are_fine() -> None:
+    manifest = support.arm_manifest()
+    wires = tuple(Wire("inputs/left/arm.q ü", w.target) if w.source == "inputs/q" else w for w in manifest.wires)
+    inputs = {"left/arm.q ü": manifest.inputs["q"], "v": manifest.inputs["v"]}
+    check(change(manifest, inputs=inputs, wires=wires))
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda w: w.__setitem__(0, Wire("inputs/p", "decide/q")), r"wires\[0\]\.source: 'inputs/p' is nothing"),
+        (lambda w: w.__setitem__(0, Wire("inputs/q", "decid/q")), r"wires\[0\]\.target: .*did you mean 'decide/q'\?"),
+        (lambda w: w.__setitem__(0, Wire("q", "decide/q")), r"wires\[0\]\.source: 'q' is nothing"),
+        (lambda w: w.__setitem__(0, Wire("outputs/torque", "decide/q")), r"wires\[0\]\.source: 'outputs/torque'"),
+        (lambda w: w.append(Wire("inputs/q", "outputs/action")), "only a stage output may write it"),
+        (lambda w: w.append(Wire("states/action", "states/filter")), "only a stage output may write it"),
+        (lambda w: w.pop(0), r"stages\.decide\.inputs\.q: expected one wire to end here, got 0"),
+        (lambda w: w.append(Wire("inputs/v", "decide/q")), r"stages\.decide\.inputs\.q: expected one wire .* got 2"),
+        (lambda w: w.pop(12), r"outputs\.torque: expected one wire to end here, got 0"),
+        (lambda w: w.pop(12), r"stages\.act\.outputs\.torque: no wire starts here, so this output would be lost"),
+        (lambda w: w.pop(11), r"states\.filter: no stage writes it"),
+        (lambda w: w.pop(4), r"states\.filter: no stage reads it"),
+        (lambda w: w.pop(1), r"inputs\.v: no wire starts here, so this input would be ignored"),
+        (lambda w: w.append(Wire("act/torque", "states/filter")), "2 wires of rate 'substep' end here"),
+        (lambda w: w.__setitem__(3, Wire("decide/action", "act/held")), "join them by a state"),
+        (lambda w: w.__setitem__(4, Wire("states/ticks", "act/f_in")), r"dtype 'int64', act/f_in has 'float32'"),
+    ],
+)
+def test_wires_that_do_not_join_are_refused(edit: Callable[[list[Wire]], Any], message: str) -> None:
+    refuse(with_wires(edit), message)
+
+
+def test_shapes_must_agree_along_a_wire() -> None:
+    manifest = with_input(shape=(1, 3), element_names=None)
+    refuse(manifest, r"wires\[0\]: inputs/q has shape \[1, 3\], decide/q has \[1, 2\]")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("kind", "command/joint/position"), ("element_names", (None, ("elbow", "shoulder")))]
+)
+def test_meaning_must_agree_along_a_wire(field: str, value: Any) -> None:
+    stage = support.arm_manifest().stages["decide"]
+    port = change(stage.inputs["q"], **{field: value})
+    refuse(with_stage("decide", inputs={**stage.inputs, "q": port}), rf"wires\[0\]: inputs/q has {field}")
+
+
+def test_a_cycle_without_a_state_is_named() -> None:
+    port = Port(dtype="float32", shape=(1,))
+    stage = Stage(rate="policy", inputs={"i": port}, outputs={"o": port}, artifacts={"onnx": Artifact(path="a.onnx")})
+    manifest = Manifest(
+        name="loop",
+        inputs={},
+        outputs={"y": port},
+        stages={"a": stage, "b": stage},
+        wires=(Wire("a/o", "b/i"), Wire("b/o", "a/i"), Wire("a/o", "outputs/y")),
+    )
+    refuse(manifest, "wires: a cycle without a state: (a -> b -> a|b -> a -> b)")
+
+
+def test_a_stage_that_feeds_itself_is_a_cycle() -> None:
+    manifest = support.sum_manifest()
+    wires = tuple(Wire("policy/h_out", "policy/h_in") if w.target == "policy/h_in" else w for w in manifest.wires)
+    refuse(change(manifest, wires=wires), "a cycle without a state: policy -> policy")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"artifacts": {}}, "stages.act.artifacts: no backend"),
+        ({"rate": "loop"}, "the runner 'single_pass' has no loop"),
+        ({"outputs": support.arm_manifest().stages["act"].inputs}, "is both an input and an output"),
+    ],
+)
+def test_a_stage_that_cannot_run_is_refused(fields: dict[str, Any], message: str) -> None:
+    refuse(with_stage("act", **fields), message)
+
+
+def test_substeps_need_timing() -> None:
+    refuse(change(support.arm_manifest(), timing=None), "a package with substeps needs timing")
+
+
+def test_something_must_decide() -> None:
+    refuse(with_stage("decide", rate="substep"), "no stage runs at the policy rate")
+
+
+def test_a_package_without_outputs_is_refused() -> None:
+    refuse(change(support.arm_manifest(), outputs={}), "a package needs at least one output")
+
+
+@pytest.mark.parametrize("name", ["inputs", "outputs", "states", "a/b", "", "../a"])
+def test_a_stage_may_not_take_a_reserved_name(name: str) -> None:
+    manifest = support.arm_manifest()
+    refuse(change(manifest, stages={**manifest.stages, name: manifest.stages["act"]}), "is no name for a stage")
+
+
+@pytest.mark.parametrize(
+    ("timing", "message"),
+    [
+        (Timing(policy_dt_s=0.02, physics_dt_s=0.005, decimation=0), "timing.decimation: expected at least 1"),
+        (Timing(policy_dt_s=0.0), "timing.policy_dt_s: expected a positive time"),
+        (Timing(policy_dt_s=-0.02), "timing.policy_dt_s: expected a positive time"),
+        (Timing(policy_dt_s=0.02, physics_dt_s=0.004, decimation=4), "4 substeps of 0.004 s take 0.016 s"),
+    ],
+)
+def test_times_must_fit_together(timing: Timing, message: str) -> None:
+    refuse(change(support.arm_manifest(), timing=timing), message)
+
+
+def test_float32_rates_fit_together() -> None:
+    check(change(support.arm_manifest(), timing=Timing(policy_dt_s=0.02, physics_dt_s=0.004999999888, decimation=4)))
+
+
+@pytest.mark.parametrize(
+    ("joint", "message"),
+    [
+        (Joint(name="elbow", kp=-1.0), r"joints\[1\]\.kp: -1.0 of 'elbow' is negative"),
+        (Joint(name="elbow", effort_limit=-1.0), r"joints\[1\]\.effort_limit: -1.0 of 'elbow' is negative"),
+        (Joint(name="elbow", kd=float("nan")), "a number of 'elbow' is not finite"),
+        (Joint(name="elbow", position_limits=JointLimits(lower=1.0, upper=0.0)), "lower 1.0 is above upper 0.0"),
+        (Joint(name="shoulder"), "joints: 'shoulder' stands 2 times"),
+    ],
+)
+def test_joints_that_make_no_sense_are_refused(joint: Joint, message: str) -> None:
+    refuse(change(support.arm_manifest(), joints=(Joint(name="shoulder"), joint)), message)
+
+
+def test_a_processor_must_touch_something() -> None:
+    refuse(
+        change(support.arm_manifest(), preprocessors=(Processor(type="normalize", port="qq"),)),
+        r"preprocessors\[0\]\.port: 'qq' does not exist; did you mean 'q'\?",
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"../a": FileEntry(sha256="0" * 64, size=1)}, "no empty, '.' or '..' part"),
+        ({"/a": FileEntry(sha256="0" * 64, size=1)}, "relative to the package"),
+        ({"manifest.json": FileEntry(sha256="0" * 64, size=1)}, "does not list itself"),
+        ({"a": FileEntry(sha256="0" * 63, size=1)}, "expected 64 lower-case hexadecimal"),
+        ({"a": FileEntry(sha256="0" * 64, size=-1)}, "expected a length in bytes"),
+        (dict.fromkeys(("a", "A"), FileEntry(sha256="0" * 64, size=1)), "only by upper and lower case"),
+        ({"a": FileEntry(sha256="0" * 64, size=1)}, "'artifacts/act.onnx' does not exist"),
+    ],
+)
+def test_files_that_cannot_be_are_refused(files: dict[str, FileEntry], message: str) -> None:
+    refuse(change(support.arm_manifest(), files=files), message)
+
+
+def test_one_state_may_have_a_writer_in_each_rate() -> None:
+    manifest = support.arm_manifest()
+    assert [wire.source for wire in manifest.wires if wire.target == "states/ticks"] == ["decide/n_out", "act/n_out"]
+    check(manifest)
+
+
+def test_structs_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        support.arm_manifest().name = "other"  # type: ignore[misc]

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ashore.spec import json_schema
+
+COMMITTED = Path(__file__).parents[2] / "docs" / "manifest.schema.json"
+
+
+def test_the_committed_schema_is_current() -> None:
+    assert COMMITTED.read_bytes() == json_schema(), "run `make docs` to write docs/manifest.schema.json again"
+
+
+def test_the_schema_is_closed_to_unknown_keys() -> None:
+    definitions = json.loads(json_schema())["$defs"]
+    assert {"Manifest", "Port", "State", "Stage", "Wire"} <= definitions.keys()
+    for name, definition in definitions.items():
+        assert definition["additionalProperties"] is False, name
