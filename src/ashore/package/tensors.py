@@ -24,7 +24,7 @@ def load_arrays(data: bytes, where: str) -> dict[str, Array]:
         where: what to call it in an error.
     """
     try:
-        arrays = safetensors.numpy.load(data)
+        arrays = dict(sorted(safetensors.numpy.load(data).items()))
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise PackageError(f"{where}: not a readable safetensors file: {error}") from error
     return arrays
