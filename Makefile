@@ -1,4 +1,4 @@
-# Each target does its own set-up. Only Python (3.10 or newer) has to be there.
+# Each target does its own set-up. Only Python (3.11 or newer, for the versions in constraints.txt) has to be there.
 PYTHON ?= python3
 VENV := .venv
 RUNTIME_VENV := .venv-runtime
@@ -43,7 +43,7 @@ bench: $(STAMP)  ## Measure, and print ratios.
 	$(BIN)/python bench/soak.py
 
 docs: $(STAMP)  ## Write what is generated, and build the pages into site/.
-	$(BIN)/python -c "import pathlib; from ashore.spec import json_schema; pathlib.Path('docs/manifest.schema.json').write_bytes(json_schema())"
+	$(BIN)/python tools/write_docs.py
 	$(BIN)/zensical build --strict
 
 build: $(STAMP)  ## Build wheel and sdist, and try each in an empty environment without torch.
@@ -56,7 +56,7 @@ clean:  ## Remove everything that was made.
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(PIP_INSTALL) torch==2.13.0
+	$(BIN)/python $(PIP_INSTALL) torch
 	$(BIN)/python $(PIP_INSTALL) -e ".[dev]"
 	touch $@
 

@@ -17,10 +17,9 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from ashore.package import Package, Recording, concrete, write
+from ashore.package import Package, Recording, write
 from ashore.runtime import load
-from ashore.spec import Artifact, Feedback, Port, State, single_stage
-from ashore.spec.manifest import Role
+from ashore.spec import Artifact, Feedback, Port, Role, State, concrete, single_stage
 
 OPSET, IR_VERSION = 18, 10
 ARTIFACT = "artifacts/policy.onnx"

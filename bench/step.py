@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -43,6 +44,9 @@ def main() -> None:
                 )
     if options.json:
         print(json.dumps(rows, indent=2))
+    slow = [row["policy"] for row in rows if row["ratio_p50"] > row["limit"]]
+    if slow:
+        sys.exit(f"over the limit: {', '.join(slow)}")
 
 
 if __name__ == "__main__":

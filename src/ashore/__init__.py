@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 
 __all__ = ["AshoreError", "Manifest", "Package", "Policy", "Recording", "__version__", "load"]
 
+_MODULES = ("cli", "package", "processors", "runtime", "spec", "verify")
 _LAZY = {
     "Manifest": "ashore.spec",
     "Package": "ashore.package",
@@ -26,6 +27,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"ashore.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'ashore' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -6,19 +6,37 @@ A message says where, what was expected, what was found, and what to do. Nothing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but tab and newline, marks that turn the direction of text, and halves of characters."""
+
+
+def is_printable(text: str) -> bool:
+    """Whether a text holds nothing that could drive a terminal or mislead its reader."""
+    return _UNPRINTABLE.search(text) is None
+
+
+def printable(text: str) -> str:
+    """A text with everything that could drive a terminal replaced."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """``"; did you mean 'x'?"`` if something known is near to `name`, else `otherwise`."""
     from difflib import get_close_matches  # only ever needed when something went wrong
+    from itertools import islice
 
-    near = get_close_matches(name, list(known), n=1)
+    near = get_close_matches(name[:200], list(islice(known, 1000)), n=1)  # neither may take long
     return f"; did you mean {near[0]!r}?" if near else otherwise
 
 
 class AshoreError(Exception):
-    """Anything Ashore refuses to do."""
+    """Anything Ashore refuses to do. Its message may quote a file nobody has checked, so it is made printable."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class ManifestError(AshoreError):

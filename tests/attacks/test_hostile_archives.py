@@ -94,6 +94,22 @@ def nul_in_a_name(data: bytes) -> bytes:
     return data.replace(name, b"manifest\0json")
 
 
+def commented(data: bytes) -> bytes:
+    return repack(data, lambda archive, _: setattr(archive, "comment", b"hello"))
+
+
+def nameless(data: bytes) -> bytes:
+    """An entry without a name, in the central directory only."""
+    start, end = entries(data)[-1], data.find(b"PK\x05\x06")
+    length = struct.unpack_from("<H", data, start + 28)[0]
+    entry = bytearray(data[start:end])
+    struct.pack_into("<H", entry, 28, 0)
+    del entry[46 : 46 + length]
+    tail = bytearray(data[end:])
+    struct.pack_into("<I", tail, 12, struct.unpack_from("<I", tail, 12)[0] - length)
+    return data[:start] + bytes(entry) + bytes(tail)
+
+
 ATTACKS: dict[str, tuple[Build, str]] = {
     "zip_slip": (extra("../outside.txt"), r"'\.\./outside\.txt': a path has no empty, '\.' or '\.\.' part"),
     "deep_zip_slip": (extra("artifacts/../../outside.txt"), "a path has no empty, '.' or '..' part"),
@@ -104,8 +120,8 @@ ATTACKS: dict[str, tuple[Build, str]] = {
     "device": (extra("artifacts/null", b"", stat.S_IFCHR | 0o666), "is a link or a special file"),
     "zip_bomb": (extra("bomb.bin", bytes(50_000_000), method=zipfile.ZIP_DEFLATED), "is compressed"),
     "lzma_bomb": (extra("bomb.bin", bytes(50_000_000), method=zipfile.ZIP_LZMA), "is compressed"),
-    "overlapping_entries": (overlapping, "its entries claim more bytes than the file has"),
-    "larger_than_it_is": (larger_than_it_is, "claim more bytes than the file has"),
+    "overlapping_entries": (overlapping, "overlaps another entry"),
+    "larger_than_it_is": (larger_than_it_is, "overlaps another entry"),
     "name_twice": (twice, "'manifest.json' stands twice"),
     "encrypted": (encrypted, "is encrypted"),
     "unlisted": (extra("extra.bin"), r"extra\.bin is not listed in the manifest"),
@@ -115,6 +131,10 @@ ATTACKS: dict[str, tuple[Build, str]] = {
     "truncated": (lambda data: data[: len(data) // 2], r"not a readable \.ashore file"),
     "without_its_end": (lambda data: data[:-30], r"not a readable \.ashore file"),
     "empty": (lambda _: b"", r"not a readable \.ashore file"),
+    "something_before_it": (lambda data: b"#!/bin/sh\nrm -rf /\n" + data, "something lies before it"),
+    "something_after_it": (lambda data: data + b"tail", "something lies after the archive"),
+    "comment": (commented, "it ends in a comment"),
+    "nameless_entry": (nameless, "a path has 1 to 255 characters"),
     "not_a_zip": (lambda _: b"\x7fELF" + bytes(1000), r"not a readable \.ashore file"),
     "too_many_files": (
         lambda data: repack(data, lambda archive, _: [archive.writestr(f"f{n}", b"") for n in range(5000)]),

@@ -38,6 +38,19 @@ def test_a_recording_copies_what_it_is_given() -> None:
     assert recording.golden().ticks[0].inputs["x"].tolist() == [[1, 2, 3]]
 
 
+def test_a_recording_takes_mappings_only() -> None:
+    with pytest.raises(PackageError, match="recording: expected mappings from name to array"):
+        Recording().step(None, {})  # type: ignore[arg-type]
+
+
+def test_a_batch_of_nothing_is_refused(tmp_path: Path) -> None:
+    manifest = support.write_batched(tmp_path / "p").manifest
+    recording, empty = Recording(), np.zeros((0, 2), np.float32)
+    recording.step({"x": empty}, {"y": empty}, {"h": empty[None]})
+    with pytest.raises(PackageError, match="a batch of 0 rows"):
+        dump_golden(recording.golden(), manifest)
+
+
 def test_ticks_and_resets_are_counted() -> None:
     assert golden().count("policy") == 6
     assert golden().count("substep") == 22

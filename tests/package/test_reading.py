@@ -64,8 +64,31 @@ def test_a_damaged_file_is_named(sum_package: Package) -> None:
 def test_a_file_changed_after_opening_is_not_used(sum_package: Package) -> None:
     path = sum_package.path / "artifacts" / "policy.onnx"
     path.write_bytes(bytes(len(path.read_bytes())))
-    with pytest.raises(PackageError, match="changed while it was being read"):
+    with pytest.raises(PackageError, match="changed after the package was opened; open it again"):
         sum_package.read("artifacts/policy.onnx")
+
+
+def test_a_manifest_changed_after_opening_is_not_packed(sum_package: Package, tmp_path: Path) -> None:
+    support.edit_manifest(sum_package.path, lambda document: document.update(version="2"))
+    with pytest.raises(PackageError, match=r"manifest\.json changed after the package was opened"):
+        pack(sum_package, tmp_path / "p.ashore")
+    assert not (tmp_path / "p.ashore").exists()
+
+
+def test_a_package_with_too_many_files_is_refused(sum_package: Package) -> None:
+    for folder in range(3):
+        (sum_package.path / f"f{folder}").mkdir()
+        for number in range(1500):
+            (sum_package.path / f"f{folder}" / f"{number}").touch()
+    with pytest.raises(PackageError, match="more than 4096 files"):
+        read(sum_package.path)
+
+
+def test_a_package_with_too_many_folders_is_refused(sum_package: Package) -> None:
+    for number in range(9000):
+        (sum_package.path / f"f{number}").mkdir()
+    with pytest.raises(PackageError, match="more than 4096 files"):
+        read(sum_package.path)
 
 
 def test_a_file_the_package_does_not_have_is_refused(sum_package: Package) -> None:

@@ -87,6 +87,48 @@ def test_an_interrupt_between_the_two_renames_keeps_the_old_package(
     assert [path.name for path in tmp_path.iterdir()] == ["p"]
 
 
+@pytest.mark.parametrize("suffix", ["", ".ashore"])
+def test_what_could_not_be_read_back_never_takes_the_place_of_a_good_package(tmp_path: Path, suffix: str) -> None:
+    target = tmp_path / f"p{suffix}"
+    support.write_arm(target)
+    contents = support.sum_contents()
+    files = {**contents["files"], **{f"extra/{number}": b"" for number in range(5000)}}
+    with pytest.raises(PackageError, match="more than 4096 files"):
+        write(target, support.sum_manifest(), **{**contents, "files": files})
+    assert read(target).manifest.name == "arm"
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
+
+
+def test_everything_is_flushed_to_disk_before_it_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    real_sync, real_replace = os.fsync, os.replace
+
+    def sync(handle: int) -> None:
+        events.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        real_sync(handle)
+
+    def replace(source: Path, target: Path) -> None:
+        events.append("in place")
+        real_replace(source, target)
+
+    monkeypatch.setattr(writing_module.os, "fsync", sync)
+    monkeypatch.setattr(writing_module.os, "replace", replace)
+    support.write_sum(tmp_path / "p")
+    before, after = events[: events.index("in place")], events[events.index("in place") :]
+    files = {"policy.onnx", "state.safetensors", "golden.safetensors", "manifest.json"}
+    assert {*files, "artifacts", "new"} <= set(before)
+    assert after == ["in place", tmp_path.name]
+
+
+def test_packing_keeps_the_bytes_of_the_manifest(tmp_path: Path) -> None:
+    """Whoever compares the seal of a packed package with that of its directory finds them equal."""
+    package = support.write_arm(tmp_path / "arm")
+    packed = pack(package, tmp_path / "arm.ashore")
+    assert packed.read("manifest.json") == package.read("manifest.json")
+
+
 def test_a_directory_that_is_no_package_is_never_replaced(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -95,6 +137,27 @@ def test_a_directory_that_is_no_package_is_never_replaced(tmp_path: Path) -> Non
     with pytest.raises(PackageError, match="is there already and is not a package"):
         support.write_sum(home)
     assert (home / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_file_that_is_no_package_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "notes.ashore").write_text("my notes")
+    with pytest.raises(PackageError, match="is there already and is not a package"):
+        support.write_sum(tmp_path / "notes.ashore")
+    assert (tmp_path / "notes.ashore").read_text() == "my notes"
+
+
+@pytest.mark.parametrize("inner", ["inner", "artifacts/inner", "inner.ashore"])
+def test_nothing_is_written_into_a_package(tmp_path: Path, inner: str) -> None:
+    package = support.write_arm(tmp_path / "arm")
+    with pytest.raises(PackageError, match="lies in the package .*, which holds nothing but its own files"):
+        support.write_sum(package.path / inner)
+    read(package.path)
+
+
+@pytest.mark.parametrize("target", ["a" * 300, "a\0b"])
+def test_an_impossible_path_is_one_clear_error(tmp_path: Path, target: str) -> None:
+    with pytest.raises(PackageError, match="cannot be written: File name too long|cannot be a path"):
+        support.write_sum(tmp_path / target)
 
 
 def test_an_empty_directory_may_be_used(tmp_path: Path) -> None:
@@ -125,7 +188,7 @@ def test_missing_folders_are_made(tmp_path: Path) -> None:
 def test_what_cannot_be_checked_is_not_written(tmp_path: Path) -> None:
     contents = support.sum_contents()
     manifest = support.sum_manifest()
-    with pytest.raises(ManifestError, match=r"artifacts\.onnx\.path: 'artifacts/policy.onnx' does not exist"):
+    with pytest.raises(ManifestError, match=r"stages\.policy\.artifacts\.onnx: 'artifacts/policy.onnx' does not exist"):
         write(tmp_path / "p", manifest, files={"other.bin": b""}, initial=contents["initial"])
     with pytest.raises(PackageError, match=r"state.safetensors: expected the states \['h'\], got \[\]"):
         write(tmp_path / "p", manifest, files=contents["files"])
@@ -135,6 +198,12 @@ def test_what_cannot_be_checked_is_not_written(tmp_path: Path) -> None:
         write(tmp_path / "p", manifest, files=contents["files"], initial={"h": np.zeros((1, 3))})
     with pytest.raises(PackageError, match="h: holds NaN or an infinity"):
         write(tmp_path / "p", manifest, files=contents["files"], initial={"h": support.f32(1, 2, np.nan)})
+    for strange in ({"q": "text"}, {"q": memoryview(b"x")}, {5: b"x"}):
+        with pytest.raises(PackageError, match="files: expected paths and bytes"):
+            write(tmp_path / "p", manifest, **{**contents, "files": {**contents["files"], **strange}})
+    for strange in ([[1, 2, 3]], np.ma.masked_array(support.f32(1, 2, 3), [[0, 1, 0]])):
+        with pytest.raises(PackageError, match="h: expected a plain numpy array, got (list|MaskedArray)"):
+            write(tmp_path / "p", manifest, **{**contents, "initial": {"h": strange}})
     with pytest.raises(PackageError, match=r"'golden\.safetensors' is written by Ashore itself"):
         write(tmp_path / "p", manifest, **{**contents, "files": {**contents["files"], "golden.safetensors": b""}})
     with pytest.raises(ManifestError, match=r"files\['\.\./p'\]: a path has no empty"):

@@ -11,16 +11,21 @@ import pytest
 import support
 from ashore.errors import BackendError, InputError
 from ashore.package import Package, write
-from ashore.runtime import Options, Signature, load
+from ashore.runtime import Options, load
+from ashore.runtime import onnx as onnx_backend
 from ashore.runtime.onnx import OnnxBackend, open_session
-from ashore.spec import Artifact, Port, single_stage
+from ashore.spec import Artifact, Port, Stage, single_stage
 
 F3 = Port(dtype="float32", shape=(1, 3))
-GOOD = Signature({"x": F3, "h_in": F3}, {"y": F3, "h_out": F3})
+INPUTS, OUTPUTS = {"x": F3, "h_in": F3}, {"y": F3, "h_out": F3}
 
 
-def open_sum(signature: Signature) -> object:
-    return OnnxBackend().open(support.model(support.SUM_MODEL), signature, Options(), "stage 'policy'")
+def stage(inputs: dict[str, Port] = INPUTS, outputs: dict[str, Port] = OUTPUTS) -> Stage:
+    return Stage(rate="policy", inputs=inputs, outputs=outputs, artifacts={"onnx": Artifact(path="a.onnx")})
+
+
+def open_model(data: bytes, made: Stage | None = None) -> object:
+    return OnnxBackend().open("stage", [data], made or stage(), Options())
 
 
 def port(**fields: Any) -> Port:
@@ -28,35 +33,41 @@ def port(**fields: Any) -> Port:
 
 
 @pytest.mark.parametrize(
-    ("signature", "message"),
+    ("made", "message"),
     [
-        (Signature({"x": F3}, GOOD.outputs), r"inputs: the manifest says \['x'\], the artifact has \['h_in', 'x'\]"),
-        (Signature(GOOD.inputs, {"y": F3, "z": F3}), r"outputs: the manifest says \['y', 'z'\]"),
-        (Signature({**GOOD.inputs, "x": port(dtype="float64")}, GOOD.outputs), r"'x': the manifest says float64, the"),
-        (Signature({**GOOD.inputs, "x": port(shape=(1, 4))}, GOOD.outputs), r"'x': the manifest says shape \[1, 4\]"),
-        (Signature({**GOOD.inputs, "x": port(shape=(3,))}, GOOD.outputs), r"'x': the manifest says shape \[3\]"),
-        (Signature({**GOOD.inputs, "x": port(shape=("batch", 3))}, GOOD.outputs), r"says shape \['batch', 3\]"),
+        (stage({"x": F3}), r"inputs: the manifest says \['x'\], the artifact has \['h_in', 'x'\]"),
+        (stage(outputs={"y": F3, "z": F3}), r"outputs: the manifest says \['y', 'z'\]"),
+        (stage({**INPUTS, "x": port(dtype="float64")}), r"'x': the manifest says float64, the"),
+        (stage({**INPUTS, "x": port(shape=(1, 4))}), r"'x': the manifest says shape \[1, 4\]"),
+        (stage({**INPUTS, "x": port(shape=(3,))}), r"'x': the manifest says shape \[3\]"),
+        (stage({**INPUTS, "x": port(shape=("batch", 3))}), r"says shape \['batch', 3\]"),
     ],
 )
-def test_the_artifact_must_have_the_ports_of_the_manifest(signature: Signature, message: str) -> None:
+def test_the_artifact_must_have_the_ports_of_the_manifest(made: Stage, message: str) -> None:
     with pytest.raises(BackendError, match=message):
-        open_sum(signature)
+        open_model(support.model(support.SUM_MODEL), made)
 
 
 def test_the_right_ports_open() -> None:
-    assert open_sum(GOOD) is not None
+    assert open_model(support.model(support.SUM_MODEL)) is not None
+
+
+def test_an_artifact_of_several_files_is_refused() -> None:
+    data = support.model(support.SUM_MODEL)
+    with pytest.raises(BackendError, match="stage: an ONNX artifact is one file, with its weights inside; got 2"):
+        OnnxBackend().open("stage", [data, b"weights"], stage(), Options())
 
 
 @pytest.mark.parametrize("data", [b"", b"not onnx", b"\x08\x0a" * 50, support.model(support.SUM_MODEL)[:-10]])
 def test_what_is_no_onnx_file_is_refused(data: bytes) -> None:
     with pytest.raises(BackendError, match="stage: ONNX Runtime refuses it|not a readable ONNX file"):
-        OnnxBackend().open(data, GOOD, Options(), "stage")
+        open_model(data)
 
 
 def test_an_operator_nobody_knows_is_refused() -> None:
     data = support.model(support.SUM_MODEL.replace("Mul(h_out, x)", "Conjure(h_out, x)"))
     with pytest.raises(BackendError, match=r"refuses it: .*Conjure"):
-        OnnxBackend().open(data, GOOD, Options(), "stage")
+        open_model(data)
 
 
 def test_a_provider_that_is_not_there_is_an_error_and_never_a_quiet_fallback() -> None:
@@ -64,6 +75,19 @@ def test_a_provider_that_is_not_there_is_an_error_and_never_a_quiet_fallback() -
         open_session(support.model(support.SUM_MODEL), Options(providers=["WarpDriveExecutionProvider"]), "x")
     with pytest.raises(BackendError, match="is not installed"):
         open_session(support.model(support.SUM_MODEL), Options(providers=[("CUDAExecutionProvider", {})]), "x")
+
+
+def test_without_the_private_call_the_public_one_is_used(sum_package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Public:
+        """A session that has public methods only."""
+
+        def __init__(self, session: Any) -> None:
+            self.io_binding, self.run_with_iobinding = session.io_binding, session.run_with_iobinding
+
+    real = onnx_backend.OnnxSession.__init__
+    monkeypatch.setattr(onnx_backend.OnnxSession, "__init__", lambda self, session: real(self, Public(session)))
+    x = support.f32(1, 2, 3)
+    np.testing.assert_array_equal(load(sum_package).step({"x": x})["y"], support.Sum().step(x))
 
 
 def test_a_provider_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,8 +104,21 @@ def test_threads_are_set_and_do_not_spin() -> None:
     assert settings.intra_op_num_threads == 2
     assert settings.inter_op_num_threads == 1
     assert settings.get_session_config_entry("session.intra_op.allow_spinning") == "0"
-    with pytest.raises(BackendError, match="threads: expected at least 1, got 0"):
-        open_session(support.model(support.SUM_MODEL), Options(threads=0), "x")
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    data = support.model(support.SUM_MODEL.replace("y = Mul", "Qy = Mul").replace("[1,3] y", "[1,3] Qy"))
+    with pytest.raises(BackendError, match="stage: holds a name that is no text"):
+        open_model(data.replace(b"Qy", b"\xff\xfe"))
+
+
+def test_what_onnx_runtime_quotes_cannot_drive_a_terminal() -> None:
+    made = onnx.load_from_string(support.model(support.SUM_MODEL))
+    made.graph.node[0].op_type = "\x1b]0;owned\x07"
+    with pytest.raises(BackendError) as caught:
+        open_model(made.SerializeToString())
+    assert "owned" in str(caught.value)
+    assert "\x1b" not in str(caught.value)
 
 
 def gather_package(out: Path) -> Package:
@@ -125,7 +162,7 @@ def external(folder: Path, location: str) -> bytes:
     return onnx.helper.make_model(graph, ir_version=10).SerializeToString()
 
 
-@pytest.mark.parametrize("location", ["weights.bin", "/etc/hostname", "../../weights.bin"])
+@pytest.mark.parametrize("location", ["weights.bin", "/etc/hostname", "../../weights.bin", ""])
 def test_weights_outside_the_file_are_refused(tmp_path: Path, location: str) -> None:
     with pytest.raises(BackendError, match=f"keeps weights outside the file, in '{location}'"):
         open_session(external(tmp_path, location), Options(), "stage")

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import copy
+import pickle
+import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +125,27 @@ def test_inputs_that_are_not_exactly_right_are_refused_and_change_nothing(
     np.testing.assert_array_equal(policy.step({"x": X})["y"], (before["h"] + X) * X)
 
 
+class Forgetful(dict):
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (defaultdict(lambda: X), "step: input 'x' is missing"),
+        (defaultdict(lambda: X, {"xx": X}), r"step: input 'xx' is unknown; did you mean 'x'\?"),
+        (Forgetful(y=X), "step: input 'y' is unknown"),
+        (Forgetful(), "a mapping that says it has 'x' but does not"),
+    ],
+)
+def test_a_mapping_that_makes_things_up_is_not_believed(policy: Policy, inputs: Any, message: str) -> None:
+    size = len(inputs)
+    with pytest.raises(InputError, match=message):
+        policy.step(inputs)
+    assert len(inputs) == size, "nothing was put into the caller's mapping"
+
+
 def test_unusual_arrays_that_are_right_are_taken(policy: Policy, tmp_path: Path) -> None:
     expected = policy.step({"x": X})["y"]
     mapped = np.memmap(tmp_path / "m", np.float32, "w+", shape=(1, 3))
@@ -225,6 +250,36 @@ def test_a_state_that_may_hold_infinities_may(tmp_path: Path) -> None:
 def test_the_check_for_finite_values_can_be_switched_off(sum_package: Package) -> None:
     policy = load(sum_package, check_finite=False)
     assert np.isnan(policy.step({"x": support.f32(np.nan, 1, 1)})["y"][0, 0])
+    policy.restore(policy.state())
+    assert np.isnan(policy.state()["h"][0, 0])
+
+
+def test_a_value_that_feeds_several_must_be_finite_if_any_of_them_must(tmp_path: Path) -> None:
+    """The state may hold infinities, the output that shows it may not."""
+    port, free = Port(dtype="float32", shape=(1, 1)), Port(dtype="float32", shape=(1, 1), finite=False)
+    state = State(dtype="float32", shape=(1, 1), role="memory", finite=False)
+    for outputs, bad in (({"h_out": port}, True), ({"h_out": free}, False)):
+        manifest = single_stage(
+            "grows",
+            inputs={"x": port},
+            outputs={**outputs, "y": port},
+            states={"h": Feedback(state, "h_out", "h_in")},
+            artifacts={"onnx": Artifact(path="a.onnx")},
+        )
+        files = {"a.onnx": support.model(GROWS)}
+        policy = load(write(tmp_path / "p", manifest, files=files, initial={"h": support.f32(1e30)}))
+        if bad:
+            with pytest.raises(NonFiniteError, match=r"state 'h'\[0, 0\] is inf"):
+                policy.step({"x": support.f32(1e30)})
+        else:
+            assert policy.step({"x": support.f32(1e30)})["h_out"].tolist() == [[np.inf]]
+
+
+def test_a_policy_is_not_copied_by_accident(policy: Policy) -> None:
+    """A copy would share the buffers, and its steps would move the state of the original."""
+    for copier in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="a policy cannot be copied or pickled; load the package again"):
+            copier(policy)
 
 
 def test_state_and_restore_come_back_to_the_same_future(arm_package: Package) -> None:
@@ -251,6 +306,70 @@ def test_a_snapshot_is_a_copy(policy: Policy) -> None:
     np.testing.assert_array_equal(snapshot["h"], kept)
     snapshot["h"][:] = 5
     assert policy.state()["h"].tolist() != snapshot["h"].tolist()
+
+
+def test_snapshots_compare_by_value(policy: Policy) -> None:
+    before = policy.state()
+    assert before == policy.state()
+    policy.step({"x": X})
+    assert before != policy.state()
+    policy.restore(before)
+    assert before == policy.state()
+
+
+class InterruptError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("call", ["reset", "restore"])
+def test_whatever_interrupts_a_reset_or_restore_it_happens_at_once_or_not_at_all(
+    arm_package: Package, call: str
+) -> None:
+    """Every line of Python that runs inside the call gets an exception once, as a signal handler could raise it."""
+    policy = load(arm_package)
+    initial = policy.state()
+    policy.step({"q": support.f32(1, 2)})
+    policy.substep({"v": support.f32(1, 2)})
+    before = policy.state()
+    outcomes = set()
+    for moment in range(10_000):
+        policy.restore(before)
+        lines = 0
+
+        def trace(frame: Any, event: str, _: object, moment: int = moment) -> Any:
+            nonlocal lines
+            if event == "line" and "ashore" in frame.f_code.co_filename:
+                lines += 1
+                if lines == moment + 1:
+                    raise InterruptError
+            return trace
+
+        sys.settrace(trace)
+        try:
+            policy.reset() if call == "reset" else policy.restore(initial)
+        except InterruptError:
+            finished = False
+        else:
+            finished = True
+        finally:
+            sys.settrace(None)
+        after = policy.state()
+        # The count of ticks is kept by a reset.
+        unchanged = after == before
+        changed = not after.decided and all(np.array_equal(after[name], initial[name]) for name in ("action", "filter"))
+        assert unchanged != changed, f"half done, interrupted at line {moment}"
+        outcomes.add(unchanged)
+        if finished:
+            break
+    assert outcomes == {True, False}
+
+
+def test_a_plain_mapping_restores_the_state_but_asks_for_a_decision(arm_package: Package) -> None:
+    policy = load(arm_package)
+    policy.step({"q": support.f32(0, 0)})
+    policy.restore(dict(policy.state()))
+    with pytest.raises(OrderError):
+        policy.substep({"v": support.f32(0, 0)})
 
 
 def test_a_snapshot_from_before_the_first_decision_does_not_allow_substeps(arm_package: Package) -> None:
@@ -285,8 +404,8 @@ def test_a_policy_says_what_it_is(arm_package: Package) -> None:
     assert policy.outputs.keys() == {"action", "torque"}
     assert policy.states.keys() == {"action", "filter", "ticks"}
     assert policy.manifest.name == "arm"
-    assert (policy.backend, policy.batch) == ("onnx", 1)
-    assert repr(policy) == "Policy('arm': q, v -> action, torque; backend 'onnx')"
+    assert (policy.step_inputs, policy.substep_inputs, policy.batch) == (("q",), ("v",), 1)
+    assert repr(policy) == "Policy('arm': q, v -> action, torque)"
     with pytest.raises(TypeError):
         policy.inputs["q"] = policy.inputs["v"]  # type: ignore[index]
 
@@ -311,6 +430,15 @@ def test_rows_of_a_batch_are_reset_one_by_one(tmp_path: Path) -> None:
     assert policy.step({"x": ones})["y"].tolist() == [[12, 22], [11, 21], [12, 22]]
 
 
+def test_resetting_no_row_changes_nothing(tmp_path: Path) -> None:
+    policy = load(support.write_batched(tmp_path / "p"), batch=2)
+    policy.step({"x": np.ones((2, 2), np.float32)})
+    before = policy.state()
+    policy.reset(rows=np.array([False, False]))
+    np.testing.assert_array_equal(policy.state()["h"], before["h"])
+    assert policy.state().decided
+
+
 @pytest.mark.parametrize("rows", [np.array([True]), np.array([0, 1, 0]), [True, False, True]])
 def test_rows_are_a_boolean_array_of_the_batch(tmp_path: Path, rows: Any) -> None:
     policy = load(support.write_batched(tmp_path / "p"), batch=3)
@@ -332,7 +460,7 @@ def test_the_batch_of_the_inputs_is_the_batch_that_was_loaded(tmp_path: Path) ->
 def test_a_fixed_package_refuses_another_batch(sum_package: Package) -> None:
     with pytest.raises(InputError, match="exported for a fixed batch; it cannot be loaded with batch=2"):
         load(sum_package, batch=2)
-    with pytest.raises(InputError, match="batch: expected at least 1, got 0"):
+    with pytest.raises(InputError, match="batch: expected a whole number from 1, got 0"):
         load(sum_package, batch=0)
 
 
@@ -485,6 +613,9 @@ def test_a_policy_without_inputs_runs_from_its_state(tmp_path: Path) -> None:
             initial={"t": np.zeros(1, np.float32)},
         )
     )
+    for nothing in ([], (), "", np.zeros(0), None):
+        with pytest.raises(InputError, match="expected a mapping"):
+            policy.step(nothing)  # type: ignore[arg-type]
     phases = [policy.step({})["phase"][0] for _ in range(3)]
     np.testing.assert_allclose(phases, np.sin([0.25, 0.5, 0.75]), rtol=1e-6)
 

@@ -38,6 +38,21 @@ def function_model() -> onnx.ModelProto:
     return made
 
 
+def function_default_model() -> onnx.ModelProto:
+    """A default value of a function's attribute, which a constant in it takes up by reference."""
+    made = function_model()
+    del made.functions[0].node[0].attribute[:]
+    made.functions[0].attribute_proto.append(helper.make_attribute("weights", outside()))
+    made.functions[0].node[0].attribute.add(name="value", ref_attr_name="weights", type=onnx.AttributeProto.TENSOR)
+    return made
+
+
+def training_model() -> onnx.ModelProto:
+    made = model([])
+    made.training_info.add(algorithm=helper.make_graph([], "t", [], [], [outside()]))
+    return made
+
+
 HIDING_PLACES = {
     "an initializer": model([], initializer=[outside()]),
     "a sparse initializer": model(
@@ -48,6 +63,8 @@ HIDING_PLACES = {
     "a branch": model([branch(initializer=[outside()])]),
     "a branch in a branch": model([branch(branch(helper.make_node("Constant", [], ["y"], value=outside())))]),
     "a function": function_model(),
+    "a default of a function": function_default_model(),
+    "training information": training_model(),
 }
 
 
@@ -60,6 +77,17 @@ def test_a_file_with_its_weights_inside_passes() -> None:
     inside = numpy_helper.from_array(np.ones(1000, np.float32), "w")
     assert external_data(model([branch()], initializer=[inside]).SerializeToString()) is None
     assert external_data(support.model(support.SUM_MODEL)) is None
+
+
+def test_a_tag_that_others_read_differently_is_refused() -> None:
+    """A tag of more than 32 bits is cut by other readers: field 7 with bit 35 set would be field 7 to them."""
+    inside = model([], initializer=[outside()]).graph.SerializeToString()
+    plain = b"\x3a" + bytes([len(inside)]) + inside
+    assert external_data(plain) == "far.bin"
+    with pytest.raises(BackendError, match="no field has the number"):
+        external_data(b"\xba\x80\x80\x80\x80\x01" + plain[1:])
+    with pytest.raises(BackendError, match="no field has the number 0"):
+        external_data(b"\x02\x00")
 
 
 def test_graphs_nested_without_end_are_refused() -> None:

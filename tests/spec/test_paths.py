@@ -9,7 +9,7 @@ BAD = """
 """.split()
 
 
-@pytest.mark.parametrize("path", [*BAD, "", "a b", "a\n", "a\x00b", "x" * 256, "a/"])
+@pytest.mark.parametrize("path", [*BAD, "CON", "a/nul.txt", "com1", "a.", "", "a b", "a\n", "a\x00b", "x" * 256, "a/"])
 def test_paths_that_could_lead_elsewhere_are_refused(path: str) -> None:
     assert path_problem(path)
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import support
-from ashore.errors import VerificationError
+from ashore.errors import InputError, VerificationError
 from ashore.package import Golden, Package, Recording, Tick, read, write
-from ashore.spec import Artifact, Port, Verification, single_stage
+from ashore.spec import Artifact, BackendResult, Port, Verification, single_stage
 from ashore.verify import replay
 
 
@@ -138,17 +138,51 @@ def test_the_tolerance_of_the_export_is_used(sum_package: Package, tmp_path: Pat
     package = rewrite(sum_package, tmp_path / "p", files={"artifacts/policy.onnx": wrong})
     assert not replay(package).passed
     assert replay(package, atol=1e-3).passed
-    record = msgspec.to_builtins(Verification(status="passed", atol=1e-3, rtol=0.0))
+    result = BackendResult(backend="onnx", runtime="x", max_abs_error_stepwise=1e-4, max_abs_error_free_running=1e-4)
+    record = msgspec.to_builtins(Verification(status="passed", steps=8, atol=1e-3, rtol=0.0, results=(result,)))
     support.edit_manifest(package.path, lambda document: document.update(verification=record))
     loosened = read(package.path)
     assert replay(loosened).passed
-    assert replay(loosened).atol == 1e-3
+    assert (replay(loosened).atol, replay(loosened).tolerance_from) == (1e-3, "package")
+    assert replay(package).tolerance_from == "default"
     assert not replay(loosened, atol=1e-5).passed
+
+
+@pytest.mark.parametrize("tolerance", [float("nan"), float("inf"), -1e-9])
+@pytest.mark.parametrize("name", ["atol", "rtol"])
+def test_a_tolerance_that_lets_everything_through_is_refused(sum_package: Package, name: str, tolerance: float) -> None:
+    with pytest.raises(InputError, match=f"verify: {name}: expected a number from 0, got {tolerance}"):
+        replay(sum_package, **{name: tolerance})
 
 
 def test_a_package_without_a_rollout_cannot_be_verified(sum_package: Package, tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match="holds no golden rollout"):
         replay(rewrite(sum_package, tmp_path / "p", golden=None))
+
+
+def test_scalars_are_compared_like_anything_else(tmp_path: Path) -> None:
+    port = Port(dtype="float32", shape=())
+    manifest = single_stage("one", inputs={"x": port}, outputs={"y": port}, artifacts={"onnx": Artifact(path="a.onnx")})
+    for offset, passes in ((0.0, True), (0.5, False)):
+        recording = Recording()
+        recording.step({"x": np.float32(1)}, {"y": np.float32(2 + offset)})
+        files = {"a.onnx": support.model("p (float x) => (float y) {\ny = Add(x, x)\n}")}
+        report = replay(write(tmp_path / "p", manifest, files=files, golden=recording.golden()))
+        assert report.passed is passes
+    assert report.mismatches[0].message == "step 0: outputs/y[]: expected 2.5, got 2.0"
+
+
+def test_tolerances_do_not_round_to_the_dtype_of_the_port(tmp_path: Path) -> None:
+    port = Port(dtype="float16", shape=(1,))
+    manifest = single_stage(
+        "half", inputs={"x": port}, outputs={"y": port}, artifacts={"onnx": Artifact(path="a.onnx")}
+    )
+    recording = Recording()
+    recording.step({"x": np.array([60000], np.float16)}, {"y": np.array([96], np.float16)})
+    files = {"a.onnx": support.model("p (float16[1] x) => (float16[1] y) {\ny = Identity(x)\n}")}
+    package = write(tmp_path / "p", manifest, files=files, golden=recording.golden())
+    assert not replay(package, atol=59900.0, rtol=0.0).passed
+    assert replay(package, atol=59904.0, rtol=0.0).passed
 
 
 def test_integers_must_agree_to_the_last_one(tmp_path: Path) -> None:
@@ -161,7 +195,7 @@ def test_integers_must_agree_to_the_last_one(tmp_path: Path) -> None:
     recording.step({"x": huge}, {"y": huge - 1})
     package = write(tmp_path / "p", manifest, files={"a.onnx": support.model(text)}, golden=recording.golden())
     report = replay(package, atol=10.0, rtol=1.0)
-    assert not report.passed
+    assert report.mismatches[0].message == "step 0: outputs/y[0]: expected 4611686018427387904, got 4611686018427387905"
 
 
 @pytest.mark.parametrize(("recorded", "passes"), [(np.inf, True), (-np.inf, False), (1.0, False), (np.nan, False)])

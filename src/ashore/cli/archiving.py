@@ -11,6 +11,7 @@ from ashore.package import ARCHIVE_SUFFIX, Package, pack, read, unpack
 
 def run_pack(path: Path, out: Path | None, *, as_json: bool) -> None:
     """Put the package at `path` into one file, by default beside it."""
+    path = path.resolve()  # its name, where it is written as a dot
     if path.is_file():
         raise PackageError(f"{path}: is one file already")
     _report(pack(read(path), out or path.with_name(path.name + ARCHIVE_SUFFIX)), as_json=as_json)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from ashore.cli.output import console, print_json, printable, table
-from ashore.errors import PackageError
-from ashore.package import Package, read
+from ashore.cli.output import console, print_json, table
+from ashore.errors import PackageError, printable
+from ashore.package import Array, Package, read
 from ashore.runtime import Options
-from ashore.runtime.onnx import open_session
-from ashore.spec import Limits, Manifest, Port, Wiring
+from ashore.runtime.onnx import describe, open_session
+from ashore.spec import RATES, Limits, Manifest, Port, State, Wiring
+
+_FEW = 6
+"""So many numbers are shown one by one; of more, only the range."""
 
 
 def run(path: Path, *, as_json: bool) -> None:
     """Print the contract of the package, or the ports of the bare ONNX file, at `path`."""
-    if path.suffix == ".onnx":
+    if path.suffix == ".onnx" and not path.is_dir():
         _inspect_onnx(path, as_json=as_json)
         return
     package = read(path)
@@ -33,20 +39,22 @@ def run(path: Path, *, as_json: bool) -> None:
 
 def _print_package(package: Package) -> None:
     out, manifest = console(), package.manifest
-    title = f"{manifest.name} {manifest.version or ''}".strip()
-    out.print(title, style="bold")
+    out.print(f"{manifest.name} {manifest.version or ''}".strip(), style="bold")
     if manifest.description:
         out.print(manifest.description)
     out.print(f"schema {manifest.schema_version}, {len(manifest.files) + 1} files, {package.size:,} bytes")
     _print_rates(out, manifest)
-    _print_ports(out, "Inputs", manifest.inputs, manifest)
-    _print_ports(out, "Outputs", manifest.outputs, manifest)
+    graph = Wiring(manifest)
+    rates = {name: [rate for rate in RATES if name in graph.inputs_of(rate)] for name in manifest.inputs}
+    _print_ports(out, "Inputs", manifest.inputs, rates, manifest)
+    rates = {name: [rate for rate in RATES if name in graph.outputs_of(rate)] for name in manifest.outputs}
+    _print_ports(out, "Outputs", manifest.outputs, rates, manifest)
     _print_joints(out, manifest)
-    _print_states(out, manifest)
-    _print_stages(out, package)
-    _print_processors(out, manifest)
+    _print_states(out, package)
+    _print_stages(out, manifest)
     _print_findings(out, manifest)
-    _print_origin(out, manifest)
+    _print_pairs(out, "Metadata", ((key, json.dumps(value)) for key, value in manifest.metadata.items()))
+    _print_pairs(out, "Origin", _origin(manifest))
 
 
 def _print_rates(out: Console, manifest: Manifest) -> None:
@@ -60,28 +68,35 @@ def _print_rates(out: Console, manifest: Manifest) -> None:
     out.print(text)
 
 
-def _print_ports(out: Console, title: str, ports: Mapping[str, Port], manifest: Manifest) -> None:
-    graph = Wiring(manifest)
-    shown = table(title, "name", "rate", "dtype", "shape", "kind", "unit", "frame", "source", "elements", "limits")
+def _print_ports(
+    out: Console, title: str, ports: Mapping[str, Port], rates: Mapping[str, list[Any]], manifest: Manifest
+) -> None:
+    meaning = table(f"{title}: meaning", "!name", "!kind", "unit", "frame", "source")
+    layout = table(f"{title}: layout", "!name", "rate", "array", "elements")
+    joints = {joint.name: index for index, joint in enumerate(manifest.joints)}
     for name, port in ports.items():
-        rates = [
-            rate
-            for rate in ("policy", "substep")
-            if name in (graph.inputs_of(rate) if title == "Inputs" else graph.outputs_of(rate))
-        ]
-        shown.add_row(
-            name,
-            ", ".join(rates),
-            port.dtype,
-            _shape(port.shape),
-            port.kind or "-",
-            port.unit if isinstance(port.unit, str) else ", ".join(port.unit or ("-",)),
-            port.frame or "-",
-            Text(port.source or "-", style="red" if port.source == "privileged" else ""),
-            _elements(port),
-            _limits(port.limits),
-        )
-    _print(out, shown)
+        unit = port.unit if isinstance(port.unit, str) else " ".join(port.unit or ("-",))
+        source = Text(port.source or "-", style="red" if port.source == "privileged" else "")
+        meaning.add_row(name, port.kind or "-", unit, port.frame or "-", source)
+        layout.add_row(name, " ".join(rates[name]), _array(port), _elements(port, joints))
+    _print(out, meaning)
+    _print(out, layout)
+    for name, port in ports.items():
+        if details := "; ".join(_details(port)):
+            out.print(f"  {name}: {details}")
+
+
+def _details(port: Port) -> Iterator[str]:
+    if port.limits is not None:
+        yield f"limits {_limits(port.limits)}"
+    if not port.finite:
+        yield "may hold NaN and infinities"
+    if port.connection:
+        yield f"connection {port.connection}"
+    if port.description:
+        yield port.description
+    if port.metadata:
+        yield json.dumps(port.metadata)
 
 
 def _print_joints(out: Console, manifest: Manifest) -> None:
@@ -101,49 +116,46 @@ def _print_joints(out: Console, manifest: Manifest) -> None:
     _print(out, shown)
 
 
-def _print_states(out: Console, manifest: Manifest) -> None:
-    if manifest.states:
-        shown = table("States", "name", "role", "dtype", "shape", "on reset")
-        for name, state in manifest.states.items():
-            shown.add_row(name, state.role, state.dtype, _shape(state.shape), state.reset)
+def _print_states(out: Console, package: Package) -> None:
+    if package.manifest.states:
+        initial = package.initial_state()
+        shown = table("States", "name", "role", "array", "on reset", "initial value")
+        for name, state in package.manifest.states.items():
+            shown.add_row(name, state.role, _array(state), state.reset, _values(initial[name]))
         _print(out, shown)
 
 
-def _print_stages(out: Console, package: Package) -> None:
-    manifest = package.manifest
-    shown = table("Stages", "name", "rate", "backend", "file", ">bytes", ">opset")
+def _print_stages(out: Console, manifest: Manifest) -> None:
+    shown = table(f"Stages, run as {manifest.runner.type}", "name", "rate", "runs on", "file", ">bytes", ">opset")
     for name, stage in manifest.stages.items():
+        if stage.processor is not None:
+            parameters = " ".join(f"{key}={value}" for key, value in stage.processor.params.items())
+            shown.add_row(name, stage.rate, f"{stage.processor.type} {parameters}", " ".join(stage.processor.assets))
         for backend, artifact in stage.artifacts.items():
             size = f"{manifest.files[artifact.path].size:,}"
             shown.add_row(name, stage.rate, backend, artifact.path, size, str(artifact.opset or "-"))
     _print(out, shown)
-
-
-def _print_processors(out: Console, manifest: Manifest) -> None:
-    entries = [("before", entry) for entry in manifest.preprocessors] + [
-        ("after", entry) for entry in manifest.postprocessors
-    ]
-    if entries:
-        shown = table("Processors", "when", "type", "port", "parameters")
-        for when, entry in entries:
-            parameters = ", ".join(f"{key}={value}" for key, value in entry.params.items())
-            shown.add_row(when, entry.type, entry.port, parameters)
-        _print(out, shown)
+    if len(manifest.stages) > 1:
+        _print_pairs(out, "Wires", ((wire.source, wire.target) for wire in manifest.wires), "from", "to")
 
 
 def _print_findings(out: Console, manifest: Manifest) -> None:
     if manifest.findings:
-        shown = table("Findings that were allowed", "severity", "name", "where", "message")
+        shown = table("Findings that were allowed", "severity", "name", "where", "tensor", "message", "remedy")
         for finding in manifest.findings:
-            shown.add_row(finding.severity, finding.name, finding.where or "-", finding.message)
+            details = (finding.where or "-", finding.tensor or "-", finding.message, finding.remedy or "-")
+            shown.add_row(finding.severity, finding.name, *details)
         _print(out, shown)
 
 
-def _print_origin(out: Console, manifest: Manifest) -> None:
-    shown = table("Origin", "what", "value")
-    for what, value in _origin(manifest):
-        shown.add_row(what, value)
-    _print(out, shown)
+def _print_pairs(
+    out: Console, title: str, pairs: Iterable[tuple[str, str]], left: str = "what", right: str = "value"
+) -> None:
+    shown = table(title, left, right)
+    for pair in pairs:
+        shown.add_row(*pair)
+    if shown.row_count:
+        _print(out, shown)
 
 
 def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -153,36 +165,30 @@ def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
     elif proof.status == "skipped":
         yield "verified at export", "skipped"
     else:
-        worst = proof.max_abs_error_free_running
-        yield (
-            "verified at export",
-            f"{proof.steps} steps, {proof.resets} resets on {proof.backend}, free-running max |error| {_number(worst)}",
-        )
+        for result in proof.results:
+            worst = _number(result.max_abs_error_free_running)
+            rollout = f"{proof.steps} steps, {proof.resets} resets on {result.backend} ({result.runtime})"
+            yield "verified at export", f"{rollout}, free-running max |error| {worst}"
+            yield "tolerance", f"{proof.atol:g} + {proof.rtol:g} |x|"
     if origin.task:
         yield "task", origin.task
     if origin.checkpoint:
-        yield "checkpoint", f"{origin.checkpoint.name} (sha256 {origin.checkpoint.sha256[:12]}…)"
+        yield "checkpoint", f"{origin.checkpoint.name}, sha256 {origin.checkpoint.sha256}"
     if origin.git:
-        yield "code", origin.git.commit[:12] + (", with uncommitted changes" if origin.git.dirty else "")
+        yield "code", origin.git.commit + (", with uncommitted changes" if origin.git.dirty else "")
     if origin.tools:
         yield "tools", ", ".join(f"{name} {version}" for name, version in origin.tools.items())
     if origin.created_at:
         yield "created", origin.created_at
     yield "licence", manifest.licence or "not stated"
-    yield "manifest sha256", str(manifest.manifest_sha256)
+    yield "seal", str(manifest.manifest_sha256)
 
 
 def _inspect_onnx(path: Path, *, as_json: bool) -> None:
     if not path.is_file():
         raise PackageError(f"{path}: there is no such file")
-    session, size = open_session(path, Options(), str(path)), path.stat().st_size
-    document = {
-        "path": str(path),
-        "size_bytes": size,
-        "inputs": list(_onnx_ports(session.get_inputs())),
-        "outputs": list(_onnx_ports(session.get_outputs())),
-        "metadata": dict(session.get_modelmeta().custom_metadata_map),
-    }
+    described, size = describe(open_session(path, Options(), str(path)), str(path)), path.stat().st_size
+    document: dict[str, Any] = {"path": str(path), "size_bytes": size, **asdict(described)}
     if as_json:
         print_json(document)
         return
@@ -193,17 +199,8 @@ def _inspect_onnx(path: Path, *, as_json: bool) -> None:
         for port in document[group]:
             shown.add_row(printable(port["name"]), port["type"], printable(_shape(port["shape"])))
         _print(out, shown)
-    if document["metadata"]:
-        shown = table("Metadata", "key", "value")
-        for key, value in document["metadata"].items():
-            shown.add_row(printable(key), printable(value))
-        _print(out, shown)
-    out.print("It says nothing of units, joint order, gains, rates or states. A package would.")
-
-
-def _onnx_ports(ports: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    for port in ports:
-        yield {"name": port.name, "type": port.type, "shape": port.shape}
+    _print_pairs(out, "Metadata", ((printable(key), printable(value)) for key, value in document["metadata"].items()))
+    out.print("\nIt says nothing of units, joint order, gains, rates or states. A package would.")
 
 
 def _print(out: Console, shown: Any) -> None:
@@ -211,20 +208,46 @@ def _print(out: Console, shown: Any) -> None:
     out.print(shown)
 
 
+def _array(array: Port | State) -> str:
+    return f"{array.dtype} {_shape(array.shape)}"
+
+
 def _shape(shape: Iterable[object]) -> str:
     return "x".join(str(dim) for dim in shape) or "scalar"
 
 
-def _elements(port: Port) -> str:
-    named = [", ".join(names) for names in port.element_names or () if names]
-    return "; ".join(named) or "-"
+def _elements(port: Port, joints: Mapping[str, int]) -> str:
+    """The names along each axis; joints by their numbers in the table of joints."""
+    axes: list[str] = []
+    for names in port.element_names or ():
+        if names and all(name in joints for name in names):
+            axes.append(f"joints {_runs([joints[name] for name in names])}")
+        elif names:
+            axes.append(" ".join(names))
+    return "; ".join(axes) or "-"
 
 
-def _limits(limits: Limits | None) -> str:
-    if limits is None:
-        return "-"
+def _runs(numbers: list[int]) -> str:
+    """0 1 2 5 4 as ``0-2 5 4``: short where the order is plain, exact where it is not."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else " ".join(map(str, run)) for run in runs)
+
+
+def _limits(limits: Limits) -> str:
     sides = (side if isinstance(side, tuple) else (side,) for side in (limits.lower, limits.upper))
-    return " … ".join(", ".join(_number(value) for value in side) for side in sides)
+    return " … ".join(" ".join(_number(value) for value in side) for side in sides)
+
+
+def _values(array: Array) -> str:
+    if array.size <= _FEW:
+        return " ".join(_number(value) for value in array.ravel().tolist())
+    low, high = _number(float(np.min(array))), _number(float(np.max(array)))
+    return f"all {low}" if low == high else f"{low} … {high}"
 
 
 def _number(value: float | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -71,8 +72,8 @@ def verify(
 @app.command()
 def bench(
     path: PackagePath,
-    samples: Annotated[int, typer.Option(min=100, help="Calls of each candidate.")] = 10_000,
-    threads: Annotated[int, typer.Option(min=1, help="Threads within one operation.")] = 1,
+    samples: Annotated[int, typer.Option(min=100, max=10_000_000, help="Calls of each candidate.")] = 10_000,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads within one operation.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Time a step against a bare session.run of the same file, in one run."""
@@ -107,6 +108,9 @@ def unpack(
 
 def main() -> None:
     """Run the command line; what Ashore refuses becomes one message and exit code 3."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may not know every letter
     try:
         app()
     except AshoreError as error:

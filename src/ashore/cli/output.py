@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-_WIDTH_WITHOUT_TERMINAL = 120
+_WIDTH_WITHOUT_TERMINAL = 200
 
 
 def console() -> Console:
@@ -22,23 +23,29 @@ def console() -> Console:
     return Console(width=width, highlight=False, markup=False, emoji=False)
 
 
-def printable(text: str) -> str:
-    """Text from a file nobody has checked, without what could drive a terminal."""
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
-
-
 def print_json(document: Any) -> None:
-    """Print one JSON document."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    """Print one JSON document. NaN and infinities, which JSON does not have, become text."""
+    sys.stdout.write(json.dumps(_plain(document), indent=2, allow_nan=False) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(child) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(child) for child in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def table(title: str, *columns: str) -> Table:
-    """A table in the style of all others; columns whose name starts with ``>`` are aligned right."""
-    made = Table(
-        title=title or None, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
-    )
+    """A table in the style of all others.
+
+    A column whose name starts with ``>`` is aligned right, one with ``!`` is folded last. Nothing is ever cut.
+    """
+    made = Table(title=title or None, title_justify="left", title_style="bold", header_style="dim", box=None)
+    made.pad_edge = False
     for column in columns:
-        made.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+        right, whole = column.startswith(">"), column.startswith("!")
+        made.add_column(column.lstrip(">!"), justify="right" if right else "left", overflow="fold", no_wrap=whole)
     return made
 
 

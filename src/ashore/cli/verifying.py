@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ashore.cli.output import console, print_json, progress, table
 from ashore.package import read
-from ashore.verify import MODES, Report, replay
+from ashore.verify import DEFAULT_ATOL, DEFAULT_RTOL, MODES, Report, replay
 
 
 def run(path: Path, *, backend: str, atol: float | None, rtol: float | None, as_json: bool) -> bool:
@@ -29,6 +29,8 @@ def _print(report: Report) -> None:
         f"{report.package}: {report.steps} steps, {report.substeps} substeps, {report.resets} resets "
         f"on {report.backend!r}, within {report.atol:g} + {report.rtol:g} |x|"
     )
+    if report.tolerance_from == "package" and (report.atol > DEFAULT_ATOL or report.rtol > DEFAULT_RTOL):
+        out.print("the package itself asks for this tolerance, which is looser than the default", style="yellow")
     shown = table("", "port", *(f">max |error| {_spoken(mode)}" for mode in MODES))
     for port in {port: None for mode in MODES for port in report.max_abs_error[mode]}:
         shown.add_row(port, *(f"{report.max_abs_error[mode].get(port, 0.0):.3g}" for mode in MODES))

@@ -1,7 +1,7 @@
 """The package on disk: read and checked, written whole or not at all, packed into one file."""
 
 from ashore.package.container import ARCHIVE_SUFFIX
-from ashore.package.golden import Golden, Recording, Tick, batch_of, concrete
+from ashore.package.golden import Golden, Recording, Tick, batch_of
 from ashore.package.provenance import collect_provenance
 from ashore.package.reading import Package, read
 from ashore.package.tensors import Array, Arrays, load_arrays
@@ -17,7 +17,6 @@ __all__ = [
     "Tick",
     "batch_of",
     "collect_provenance",
-    "concrete",
     "load_arrays",
     "pack",
     "read",

@@ -6,6 +6,7 @@ looked at: what a hostile zip may expand to is what it is.
 
 from __future__ import annotations
 
+import os
 import stat
 import zipfile
 import zlib
@@ -19,6 +20,7 @@ from ashore.package.container import ARCHIVE_SUFFIX, MAX_FILES
 from ashore.spec import MANIFEST, path_problem
 
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeError, RuntimeError)
+_LOCAL_HEADER, _END_RECORD = 30, 22
 _TIME = (1980, 1, 1, 0, 0, 0)
 """Every entry gets the same time, so that the same package gives the same bytes."""
 
@@ -27,8 +29,11 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 def opened_archive(path: Path) -> Generator[Archive]:
     """Open the ``.ashore`` file at `path`; errors of the format become `PackageError`."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            yield Archive(archive, path.stat().st_size)
+        with open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
+            length = stream.seek(-_END_RECORD, os.SEEK_END) + _END_RECORD
+            if not stream.read(_END_RECORD).startswith(b"PK\x05\x06"):
+                raise PackageError(f"{path}: something lies after the archive, or it ends in a comment")
+            yield Archive(archive, str(path), length)
     except _UNREADABLE as error:
         raise PackageError(f"{path}: not a readable {ARCHIVE_SUFFIX} file: {error}") from error
 
@@ -45,23 +50,26 @@ def write_archive(stream: IO[bytes], contents: Mapping[str, bytes]) -> None:
 class Archive:
     """A package as one uncompressed zip."""
 
-    def __init__(self, archive: zipfile.ZipFile, length: int) -> None:
+    def __init__(self, archive: zipfile.ZipFile, where: str, length: int) -> None:
         self._archive = archive
+        self._where = where
         self._length = length
 
     def sizes(self) -> dict[str, int]:
         """Path -> length in bytes, of every file there is."""
-        where = self._archive.filename
+        where = self._where
         entries = self._archive.infolist()
         if len(entries) > MAX_FILES:
             raise PackageError(f"{where}: more than {MAX_FILES} files")
         found: dict[str, int] = {}
         for entry in entries:
-            if entry.is_dir() and entry.file_size == 0 and path_problem(entry.filename.rstrip("/")) is None:
-                continue
             # ZipInfo cuts a name at a NUL byte, so what the archive really says is in orig_filename.
-            if problem := path_problem(entry.orig_filename):
-                raise PackageError(f"{where}: {entry.orig_filename!r}: {problem}")
+            name = entry.orig_filename
+            folder = name.endswith("/") and entry.file_size == 0
+            if problem := path_problem(name[:-1] if folder else name):
+                raise PackageError(f"{where}: {name!r}: {problem}")
+            if folder:
+                continue
             if entry.filename in found:
                 raise PackageError(f"{where}: {entry.filename!r} stands twice")
             if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
@@ -71,10 +79,18 @@ class Archive:
             if entry.flag_bits & 0x1:
                 raise PackageError(f"{where}: {entry.filename!r} is encrypted")
             found[entry.filename] = entry.file_size
-        # Stored entries cannot hold more than the archive does, unless they overlap.
-        if sum(found.values()) > self._length:
-            raise PackageError(f"{where}: its entries claim more bytes than the file has")
+        self._check_extent(entries)
         return found
+
+    def _check_extent(self, entries: list[zipfile.ZipInfo]) -> None:
+        """The archive is its entries, one after the other, and nothing before, between or after them is hidden."""
+        where, end = self._where, 0
+        for entry in sorted(entries, key=lambda entry: entry.header_offset):
+            if entry.header_offset != end and (end == 0 or entry.header_offset < end):
+                raise PackageError(f"{where}: {entry.filename!r} overlaps another entry, or something lies before it")
+            end = entry.header_offset + _LOCAL_HEADER + len(entry.orig_filename) + entry.file_size
+        if end > self._length:
+            raise PackageError(f"{where}: its entries claim more bytes than the file has")
 
     def open(self, path: str) -> IO[bytes]:
         """Open one of the files that `sizes` lists."""

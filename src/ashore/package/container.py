@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -47,6 +48,8 @@ def opened(path: Path) -> Generator[Container]:
             raise PackageError(f"{path}: there is no package here; expected a directory or an {ARCHIVE_SUFFIX} file")
     except OSError as error:
         raise PackageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # what the system says to a path with a NUL in it
+        raise PackageError(f"{path}: cannot be a path: {error}") from error
 
 
 class Directory:
@@ -57,25 +60,29 @@ class Directory:
 
     def sizes(self) -> dict[str, int]:
         """Path -> length in bytes, of every file there is."""
-        return dict(self._walk(self._root, ""))
+        seen = list(islice(self._walk(self._root, ""), 2 * MAX_FILES))
+        found = {path: size for path, size in seen if size is not None}
+        if len(found) > MAX_FILES or len(seen) == 2 * MAX_FILES:
+            raise PackageError(f"{self._root}: more than {MAX_FILES} files")
+        return found
 
     def open(self, path: str) -> IO[bytes]:
         """Open one of the files that `sizes` lists, not following a link put there since."""
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
         return os.fdopen(os.open(self._root / path, flags), "rb")
 
-    def _walk(self, folder: Path, prefix: str) -> Iterator[tuple[str, int]]:
+    def _walk(self, folder: Path, prefix: str) -> Iterator[tuple[str, int | None]]:
+        """Path and length of every file, and folders with None for a length."""
         with os.scandir(folder) as entries:
-            for count, entry in enumerate(entries):
+            for entry in entries:
                 path = prefix + entry.name
-                if count >= MAX_FILES:
-                    raise PackageError(f"{self._root}: more than {MAX_FILES} files")
                 if entry.is_symlink():
                     raise PackageError(f"{self._root}: {path!r} is a link; a package holds plain files only")
                 if problem := path_problem(path):
                     raise PackageError(f"{self._root}: {path!r}: {problem}")
                 info = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(info.st_mode):
+                    yield path, None
                     yield from self._walk(folder / entry.name, path + "/")
                 elif stat.S_ISREG(info.st_mode):
                     yield path, info.st_size

@@ -15,10 +15,7 @@ import numpy as np
 
 from ashore.errors import PackageError
 from ashore.package.tensors import Array, Arrays, check_array, load_arrays, save_arrays
-from ashore.spec import BATCH, GOLDEN, Dim, Manifest, Port, Rate, State, Wiring
-
-RATES: tuple[Rate, ...] = ("policy", "substep")
-"""The rates a tick can have; its index is how a tick is stored."""
+from ashore.spec import BATCH, GOLDEN, RATES, Manifest, Port, Rate, State, Wiring, concrete
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -74,7 +71,10 @@ class Recording:
         return Golden(tuple(self._ticks))
 
     def _add(self, rate: Rate, inputs: Arrays, outputs: Arrays, states: Arrays | None) -> None:
-        copies = [{name: np.array(value) for name, value in group.items()} for group in (inputs, outputs, states or {})]
+        groups = (inputs, outputs, states or {})
+        if not all(isinstance(group, Mapping) for group in groups):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PackageError("recording: expected mappings from name to array")
+        copies = [{name: np.array(value) for name, value in group.items()} for group in groups]
         self._ticks.append(Tick(len(self._ticks), rate, self._reset, *copies))
         self._reset = False
 
@@ -98,7 +98,7 @@ def dump_golden(golden: Golden, manifest: Manifest) -> bytes:
     """Write a rollout as a safetensors file, after checking that it is one of this package."""
     check_golden(golden, manifest)
     arrays: dict[str, Array] = {
-        "ticks": np.array([RATES.index(tick.rate) for tick in golden.ticks], np.uint8),
+        "ticks": np.array([RATES.index(tick.rate) for tick in golden.ticks], np.uint8),  # 0 is a step, 1 a substep
         "resets": np.array([tick.reset for tick in golden.ticks], np.bool_),
     }
     for key in _keys(manifest, {tick.rate for tick in golden.ticks}):
@@ -121,25 +121,25 @@ def _keys(manifest: Manifest, rates: set[Rate]) -> Iterator[str]:
     yield from (f"states/{name}" for name in manifest.states)
 
 
-def load_golden(data: bytes, manifest: Manifest) -> Golden:
+def load_golden(data: bytes, manifest: Manifest, where: str = GOLDEN) -> Golden:
     """Read the rollout of a package from the bytes of ``golden.safetensors``."""
-    arrays = load_arrays(data, GOLDEN)
+    arrays = load_arrays(data, where)
     codes, resets = arrays.pop("ticks", None), arrays.pop("resets", None)
     if codes is None or resets is None:
-        raise PackageError(f"{GOLDEN}: 'ticks' or 'resets' is missing")
-    check_array(f"{GOLDEN}: ticks", codes, "uint8", (codes.size,), finite=False)
-    check_array(f"{GOLDEN}: resets", resets, "bool", (codes.size,), finite=False)
+        raise PackageError(f"{where}: 'ticks' or 'resets' is missing")
+    check_array(f"{where}: ticks", codes, "uint8", (codes.size,), finite=False)
+    check_array(f"{where}: resets", resets, "bool", (codes.size,), finite=False)
     if codes.size and int(codes.max()) >= len(RATES):
-        raise PackageError(f"{GOLDEN}: ticks: expected 0 (step) or 1 (substep), got {codes.max()}")
+        raise PackageError(f"{where}: ticks: expected 0 (step) or 1 (substep), got {codes.max()}")
     rates: list[Rate] = [RATES[code] for code in cast("list[int]", codes.tolist())]
     expected = set(_keys(manifest, set(rates)))
     if arrays.keys() != expected:
         missing, extra = sorted(expected - arrays.keys()), sorted(arrays.keys() - expected)
-        raise PackageError(f"{GOLDEN}: {f'{missing[0]} is missing' if missing else f'{extra[0]} belongs to no port'}")
+        raise PackageError(f"{where}: {f'{missing[0]} is missing' if missing else f'{extra[0]} belongs to no port'}")
     for key, array in arrays.items():
         rows = len(rates) if key.startswith("states/") else rates.count(cast("Rate", key.partition("/")[0]))
         if array.ndim == 0 or array.shape[0] != rows:
-            raise PackageError(f"{GOLDEN}: {key}: expected {rows} rows, got shape {list(array.shape)}")
+            raise PackageError(f"{where}: {key}: expected {rows} rows, got shape {list(array.shape)}")
     seen: dict[Rate, int] = dict.fromkeys(RATES, 0)
     ticks: list[Tick] = []
     for index, rate in enumerate(rates):
@@ -148,33 +148,35 @@ def load_golden(data: bytes, manifest: Manifest) -> Golden:
         outputs = dict(_rows(arrays, f"{rate}/outputs/", row))
         ticks.append(Tick(index, rate, bool(resets[index]), inputs, outputs, dict(_rows(arrays, "states/", index))))
     golden = Golden(tuple(ticks))
-    check_golden(golden, manifest)
+    check_golden(golden, manifest, where)
     return golden
 
 
 def _rows(arrays: Arrays, prefix: str, row: int) -> Iterator[tuple[str, Array]]:
     for key, array in arrays.items():
         if key.startswith(prefix):
-            yield key.removeprefix(prefix), array[row]
+            yield key.removeprefix(prefix), np.asarray(array[row])
 
 
-def check_golden(golden: Golden, manifest: Manifest) -> None:
+def check_golden(golden: Golden, manifest: Manifest, where: str = GOLDEN) -> None:
     """Raise `PackageError` unless every tick holds exactly the arrays this package has at its rate."""
     graph = Wiring(manifest)
     batch = batch_of(golden, manifest)
+    if batch < 1:
+        raise PackageError(f"{where}: a batch of {batch} rows")
     first = golden.ticks[0] if golden.ticks else None
     if first is None or not first.reset:
-        raise PackageError(f"{GOLDEN}: a rollout starts with a reset")
+        raise PackageError(f"{where}: a rollout starts with a reset")
     decided = False
     for tick in golden.ticks:
         decided = tick.rate == "policy" or (decided and not tick.reset)
         if not decided:
-            raise PackageError(f"{GOLDEN}: tick {tick.index} is a substep before the first step after a reset")
+            raise PackageError(f"{where}: tick {tick.index} is a substep before the first step after a reset")
         ports = {name: manifest.inputs[name] for name in graph.inputs_of(tick.rate)}
-        _check_group(f"{GOLDEN}: tick {tick.index}: inputs", tick.inputs, ports, batch)
+        _check_group(f"{where}: tick {tick.index}: inputs", tick.inputs, ports, batch)
         ports = {name: manifest.outputs[name] for name in graph.outputs_of(tick.rate)}
-        _check_group(f"{GOLDEN}: tick {tick.index}: outputs", tick.outputs, ports, batch)
-        _check_group(f"{GOLDEN}: tick {tick.index}: states", tick.states, manifest.states, batch)
+        _check_group(f"{where}: tick {tick.index}: outputs", tick.outputs, ports, batch)
+        _check_group(f"{where}: tick {tick.index}: states", tick.states, manifest.states, batch)
 
 
 def _check_group(where: str, arrays: Arrays, declared: Mapping[str, Port | State], batch: int) -> None:
@@ -183,8 +185,3 @@ def _check_group(where: str, arrays: Arrays, declared: Mapping[str, Port | State
     for name, array in arrays.items():
         spec = declared[name]
         check_array(f"{where}/{name}", array, spec.dtype, concrete(spec.shape, batch), spec.finite)
-
-
-def concrete(shape: tuple[Dim, ...], batch: int) -> tuple[int, ...]:
-    """A shape with the symbolic batch axis given its length."""
-    return tuple(batch if dim == BATCH else dim for dim in shape)

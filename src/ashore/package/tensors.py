@@ -38,6 +38,9 @@ def save_arrays(arrays: Arrays) -> bytes:
 
 def check_array(where: str, array: Array, dtype: str, shape: tuple[int, ...], finite: bool) -> None:
     """Raise `PackageError` unless an array has exactly this dtype and shape, and finite values where asked."""
+    plain = isinstance(array, np.ndarray)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not plain or isinstance(array, np.ma.MaskedArray):
+        raise PackageError(f"{where}: expected a plain numpy array, got {type(array).__name__}")
     if array.dtype != np.dtype(dtype):
         raise PackageError(f"{where}: expected dtype {dtype}, got {array.dtype}")
     if array.shape != shape:

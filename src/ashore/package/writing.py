@@ -40,9 +40,11 @@ def write(
     """
     manifest = decode(encode(msgspec.structs.replace(manifest, files={}, manifest_sha256=None)))
     contents = dict(files)
-    for reserved in (MANIFEST, STATE, GOLDEN):
-        if reserved in contents:
-            raise PackageError(f"files: {reserved!r} is written by Ashore itself")
+    for path, data in contents.items():
+        if path in (MANIFEST, STATE, GOLDEN):
+            raise PackageError(f"files: {path!r} is written by Ashore itself")
+        if type(path) is not str or type(data) is not bytes:
+            raise PackageError(f"files: expected paths and bytes, got {path!r}: {type(data).__name__}")
     check_initial(initial or {}, manifest.states)
     if manifest.states:
         contents[STATE] = save_arrays(initial or {})
@@ -53,9 +55,7 @@ def write(
         for path, data in sorted(contents.items())
     }
     contents[MANIFEST] = seal(msgspec.structs.replace(manifest, files=entries))
-    target = Path(out)
-    _place(target, contents)
-    return read(target)
+    return _place(Path(out), contents)
 
 
 def pack(package: Package, out: str | os.PathLike[str]) -> Package:
@@ -63,8 +63,7 @@ def pack(package: Package, out: str | os.PathLike[str]) -> Package:
     target = Path(out)
     if target.suffix != ARCHIVE_SUFFIX:
         raise PackageError(f"{target}: a packed package ends in {ARCHIVE_SUFFIX}")
-    _place(target, _contents(package))
-    return read(target)
+    return _place(target, _contents(package))
 
 
 def unpack(package: Package, out: str | os.PathLike[str]) -> Package:
@@ -72,21 +71,23 @@ def unpack(package: Package, out: str | os.PathLike[str]) -> Package:
     target = Path(out)
     if target.suffix == ARCHIVE_SUFFIX:
         raise PackageError(f"{target}: an unpacked package is a directory; leave out {ARCHIVE_SUFFIX}")
-    _place(target, _contents(package))
-    return read(target)
+    return _place(target, _contents(package))
 
 
 def _contents(package: Package) -> dict[str, bytes]:
-    return {MANIFEST: seal(package.manifest), **{path: package.read(path) for path in package.manifest.files}}
+    return {path: package.read(path) for path in (MANIFEST, *package.manifest.files)}
 
 
-def _place(target: Path, contents: Mapping[str, bytes]) -> None:
-    """Put files at `target`, as a directory or as an ``.ashore`` file, all or nothing."""
+def _place(target: Path, contents: Mapping[str, bytes]) -> Package:
+    """Put files at `target`, as a directory or as an ``.ashore`` file, all or nothing.
+
+    What was written is read back and checked before it takes the place of what was there.
+    """
     import tempfile  # running a package does not need it
 
     as_archive = target.suffix == ARCHIVE_SUFFIX
-    _check_replaceable(target, as_archive)
     try:
+        _check_replaceable(target, as_archive)
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
             prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
@@ -96,29 +97,37 @@ def _place(target: Path, contents: Mapping[str, bytes]) -> None:
                 _write_archive(fresh, contents)
             else:
                 _write_directory(fresh, contents)
+            manifest = read(fresh).manifest
             _swap_in(fresh, target, old)
-        _sync_directory(target.parent)
+            _sync_directory(target.parent)
     except OSError as error:
         raise PackageError(f"{target}: cannot be written: {error.strerror or error}") from error
+    except ValueError as error:  # what the system says to a path with a NUL in it
+        raise PackageError(f"{str(target)!r}: cannot be a path: {error}") from error
+    return Package(target, manifest)
 
 
 def _check_replaceable(target: Path, as_archive: bool) -> None:
     """Only a package, an empty directory or nothing at all may be replaced."""
     if target.is_symlink():
         raise PackageError(f"{target}: is a link; name the place it points to")
+    for parent in target.absolute().parents:
+        if _is_package(parent / MANIFEST):
+            raise PackageError(f"{target}: lies in the package {parent}, which holds nothing but its own files")
     if not target.exists():
         return
     if as_archive != target.is_file():
         raise PackageError(f"{target}: is there already, as {'a directory' if as_archive else 'a file'}")
-    if target.is_dir() and any(target.iterdir()) and not _is_package(target / MANIFEST):
+    empty = target.is_dir() and not any(target.iterdir())
+    if not empty and not _is_package(target if as_archive else target / MANIFEST):
         raise PackageError(f"{target}: is there already and is not a package; remove it or choose another place")
 
 
-def _is_package(manifest: Path) -> bool:
-    """Whether a file looks like one of our manifests, damaged or not."""
-    if not manifest.is_file():
+def _is_package(file: Path) -> bool:
+    """Whether a file looks like one of our manifests, or an archive that starts with one, damaged or not."""
+    if not file.is_file():
         return False
-    with open(manifest, "rb") as stream:
+    with open(file, "rb") as stream:
         return FORMAT.encode() in stream.read(4096)
 
 

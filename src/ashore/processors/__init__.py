@@ -1,5 +1,5 @@
-"""Torch-free transforms of package inputs before the stages, and of outputs after them."""
+"""Torch-free transforms: stages that are computed in numpy."""
 
-from ashore.processors.registry import PROCESSORS, Transform, build
+from ashore.processors.registry import PROCESSORS, Apply, build
 
-__all__ = ["PROCESSORS", "Transform", "build"]
+__all__ = ["PROCESSORS", "Apply", "build"]

@@ -1,4 +1,4 @@
-"""Processors by name: how a manifest's entry becomes a function on arrays."""
+"""Processors by name: how a stage that is a processor becomes a function on arrays."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from ashore.errors import ManifestError, suggestion
-from ashore.package import Array, Arrays
+from ashore.package import Arrays
 from ashore.processors.normalize import denormalize, normalize
-from ashore.spec import Port, Processor
+from ashore.spec import Stage
 
-Transform: TypeAlias = Callable[[Array], Array]
-"""One array in, one array of the same shape and dtype out; the argument is never written to."""
+Apply: TypeAlias = Callable[[Arrays], Arrays]
+"""Named inputs to named outputs, of exactly the dtypes and shapes of the stage's ports; the inputs are not written."""
 
-Builder: TypeAlias = Callable[[Processor, Port, Arrays], Transform]
+Builder: TypeAlias = Callable[[str, Stage, Callable[[str], bytes]], Apply]
 
 PROCESSORS: Mapping[str, Builder] = {"denormalize": denormalize, "normalize": normalize}
 
 
-def build(processor: Processor, port: Port, arrays: Arrays) -> Transform:
-    """Make the function that a manifest's processor describes.
+def build(where: str, stage: Stage, read: Callable[[str], bytes]) -> Apply:
+    """Make the function that a stage's processor describes.
 
     Args:
-        processor: the entry in the manifest.
-        port: the package port it transforms.
-        arrays: what its artifact holds; empty if it has none.
+        where: what to call the stage in an error.
+        stage: a stage with a processor.
+        read: gives the bytes of a file of the package.
     """
-    builder = PROCESSORS.get(processor.type)
+    kind = stage.processor.type if stage.processor else ""
+    builder = PROCESSORS.get(kind)
     if builder is None:
-        hint = suggestion(processor.type, PROCESSORS, f"; this Ashore has {sorted(PROCESSORS)}")
-        raise ManifestError(f"processor of port {processor.port!r}: unknown type {processor.type!r}{hint}")
-    return builder(processor, port, arrays)
+        hint = suggestion(kind, PROCESSORS, f"; this Ashore has {sorted(PROCESSORS)}")
+        raise ManifestError(f"{where}: unknown processor {kind!r}{hint}")
+    return builder(where, stage, read)

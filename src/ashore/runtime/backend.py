@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ashore.errors import BackendError, suggestion
 from ashore.package import Array
-from ashore.spec import Port
+from ashore.spec import Stage
 
 Provider: TypeAlias = str | tuple[str, dict[str, Any]]
 
@@ -25,13 +25,6 @@ class Options(NamedTuple):
 
     providers: Sequence[Provider] | None = None
     """Execution providers, most wanted first; None is the CPU. One that is missing is an error."""
-
-
-class Signature(NamedTuple):
-    """What a session must accept and give: port name -> port, batch axis still symbolic."""
-
-    inputs: Mapping[str, Port]
-    outputs: Mapping[str, Port]
 
 
 class Session(Protocol):
@@ -56,8 +49,15 @@ class Session(Protocol):
 class Backend(Protocol):
     """Opens artifacts."""
 
-    def open(self, artifact: bytes, signature: Signature, options: Options, where: str) -> Session:
-        """Open an artifact after checking that its ports are those of the signature; raises `BackendError`."""
+    def open(self, where: str, files: Sequence[bytes], stage: Stage, options: Options) -> Session:
+        """Open an artifact after checking that its ports are those of the stage.
+
+        Args:
+            where: what to call the artifact in an error.
+            files: the artifact's file, and the further files it needs.
+            stage: whose ports it must have; the batch axis is still symbolic.
+            options: how to open it.
+        """
         ...
 
 

@@ -37,7 +37,10 @@ def admit(where: str, given: object, slots: Mapping[str, Slot]) -> dict[str, Arr
         raise InputError(f"{where} {unknown[0]!r} is unknown{hint}")
     if missing:
         raise InputError(f"{where} {missing[0]!r} is missing; expected {sorted(slots)}, got {sorted(map(str, named))}")
-    return {name: _array(f"{where} {name!r}", named[name], slot) for name, slot in slots.items()}
+    try:
+        return {name: _array(f"{where} {name!r}", named[name], slot) for name, slot in slots.items()}
+    except LookupError as error:
+        raise InputError(f"{where}s: a mapping that says it has {error} but does not") from error
 
 
 def _array(where: str, value: Any, slot: Slot) -> Array:

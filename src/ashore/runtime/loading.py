@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
-from ashore.errors import BackendError, InputError
-from ashore.package import Arrays, Package, load_arrays, read
-from ashore.processors import Transform, build
-from ashore.runtime.backend import Options, Provider, Session, Signature, find_backend
-from ashore.runtime.plan import Plan, Transforms
+from ashore.errors import BackendError, InputError, ManifestError, suggestion
+from ashore.package import Package, read
+from ashore.processors import build
+from ashore.runtime.backend import Options, Provider, Session, find_backend
+from ashore.runtime.plan import Plan
 from ashore.runtime.policy import Policy
-from ashore.spec import BATCH, Manifest, Port, Processor
+from ashore.runtime.processing import ProcessorSession
+from ashore.spec import BATCH, DTYPE_BYTES, MAX_ARRAY_BYTES, SINGLE_PASS, Manifest, Stage, concrete
+
+BackendChoice: TypeAlias = str | Mapping[str, str]
+"""One backend for all stages, or stage -> backend; stages that are left out run on ``"onnx"``."""
+
+DEFAULT_BACKEND = "onnx"
+_MAX_THREADS = 1024
 
 
 def load(
     path: str | os.PathLike[str] | Package,
     *,
-    backend: str = "onnx",
+    backend: BackendChoice = DEFAULT_BACKEND,
     threads: int = 1,
     providers: Sequence[Provider] | None = None,
     batch: int = 1,
@@ -27,7 +36,7 @@ def load(
 
     Args:
         path: a package directory, an ``.ashore`` file, or a package that was already read.
-        backend: what runs the stages.
+        backend: what runs the stages: one name, or a mapping from stage to name.
         threads: threads within one operation.
         providers: execution providers of ONNX Runtime, most wanted first; one that is missing is an error.
         batch: the length of the symbolic batch axis, for packages that have one.
@@ -36,55 +45,74 @@ def load(
     Returns:
         A policy in its initial state.
     """
+    _check_arguments(path, backend, threads, providers)
     package = path if isinstance(path, Package) else read(path)
     manifest = package.manifest
     _check_batch(manifest, batch)
-    plan = Plan(
-        manifest,
-        _open_stages(package, backend, Options(threads=threads, providers=providers)),
-        transforms=_build_transforms(package),
-        batch=batch,
-        check_finite=check_finite,
+    if manifest.runner.type != SINGLE_PASS:
+        raise ManifestError(f"{package.path}: this Ashore has no runner {manifest.runner.type!r}, only {SINGLE_PASS!r}")
+    sessions = open_stages(package, backend, Options(threads=threads, providers=providers))
+    plan = Plan(manifest, sessions, batch=batch, check_finite=check_finite)
+    return Policy(manifest, plan, package.initial_state(), batch=batch, check_finite=check_finite)
+
+
+def open_stages(package: Package, backend: BackendChoice, options: Options) -> dict[str, Session]:
+    """Open every stage of a package."""
+    stages = package.manifest.stages
+    chosen = dict.fromkeys(stages, backend) if isinstance(backend, str) else dict(backend)
+    for name in chosen:
+        if name not in stages:
+            raise InputError(f"backend: there is no stage {name!r}{suggestion(name, stages)}")
+    return {
+        name: _open_stage(package, name, stage, chosen.get(name, DEFAULT_BACKEND), options)
+        for name, stage in stages.items()
+    }
+
+
+def _open_stage(package: Package, name: str, stage: Stage, backend: str, options: Options) -> Session:
+    where = f"{package.path}: stage {name!r}"
+    if stage.processor is not None:
+        return ProcessorSession(build(where, stage, package.read))
+    opener, artifact = find_backend(backend), stage.artifacts.get(backend)
+    if artifact is None:
+        raise BackendError(f"{where} has no artifact for {backend!r}; it has {sorted(stage.artifacts)}")
+    files = [package.read(path) for path in (artifact.path, *artifact.data)]
+    return opener.open(f"{where} ({artifact.path})", files, stage, options)
+
+
+def _check_arguments(path: object, backend: object, threads: object, providers: object) -> None:
+    if not isinstance(path, str | os.PathLike | Package):
+        raise InputError(f"path: expected a path or a package, got {path!r}")
+    names = cast("Mapping[Any, Any]", backend) if isinstance(backend, Mapping) else {None: None}
+    if not isinstance(backend, str) and not all(isinstance(name, str) for name in (*names, *names.values())):
+        raise InputError(f"backend: expected a name, or a mapping from stage to name, got {backend!r}")
+    _check_count("threads", threads, _MAX_THREADS)
+    if providers is not None and not _are_providers(providers):
+        raise InputError(f"providers: expected a list of names, or of (name, options) pairs, got {providers!r}")
+
+
+def _are_providers(providers: object) -> bool:
+    if isinstance(providers, str) or not isinstance(providers, Sequence):
+        return False
+    pairs: list[Any] = [
+        entry if isinstance(entry, tuple) else (entry, {}) for entry in cast("Sequence[Any]", providers)
+    ]
+    return bool(pairs) and all(
+        len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], dict) for pair in pairs
     )
-    return Policy(manifest, plan, package.initial_state(), backend=backend, batch=batch)
+
+
+def _check_count(name: str, value: object, most: int | None = None) -> None:
+    if type(value) is not int or value < 1 or (most is not None and value > most):
+        raise InputError(f"{name}: expected a whole number from 1{f' to {most}' if most else ''}, got {value!r}")
 
 
 def _check_batch(manifest: Manifest, batch: int) -> None:
-    if batch < 1:
-        raise InputError(f"batch: expected at least 1, got {batch}")
-    symbolic = any(BATCH in port.shape for port in (*manifest.inputs.values(), *manifest.outputs.values()))
-    if batch != 1 and not symbolic:
+    _check_count("batch", batch)
+    ports = [port for stage in manifest.stages.values() for port in (*stage.inputs.values(), *stage.outputs.values())]
+    if batch != 1 and not any(BATCH in port.shape for port in ports):
         raise InputError(f"batch: this package was exported for a fixed batch; it cannot be loaded with batch={batch}")
-
-
-def _open_stages(package: Package, backend: str, options: Options) -> dict[str, Session]:
-    opener = find_backend(backend)
-    sessions: dict[str, Session] = {}
-    for name, stage in package.manifest.stages.items():
-        artifact = stage.artifacts.get(backend)
-        if artifact is None:
-            raise BackendError(f"stage {name!r} has no artifact for {backend!r}; it has {sorted(stage.artifacts)}")
-        signature = Signature(stage.inputs, stage.outputs)
-        where = f"stage {name!r} ({artifact.path})"
-        sessions[name] = opener.open(package.read(artifact.path), signature, options, where)
-    return sessions
-
-
-def _build_transforms(package: Package) -> Transforms:
-    manifest = package.manifest
-    return Transforms(
-        _chains(package, manifest.preprocessors, manifest.inputs),
-        _chains(package, manifest.postprocessors, manifest.outputs),
-    )
-
-
-def _chains(
-    package: Package, processors: Sequence[Processor], ports: Mapping[str, Port]
-) -> dict[str, tuple[Transform, ...]]:
-    chains: dict[str, tuple[Transform, ...]] = {}
-    for processor in processors:
-        path = processor.artifact
-        arrays: Arrays = {} if path is None else load_arrays(package.read(path), path)
-        transform = build(processor, ports[processor.port], arrays)
-        chains[processor.port] = (*chains.get(processor.port, ()), transform)
-    return chains
+    for port in ports:
+        size = math.prod(concrete(port.shape, batch)) * DTYPE_BYTES[port.dtype]
+        if size > MAX_ARRAY_BYTES:
+            raise InputError(f"batch: with batch={batch} a port would take {size} bytes, over {MAX_ARRAY_BYTES}")

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ashore.package import Array, concrete
-from ashore.spec import DType, Endpoint, Port, State
+from ashore.package import Array, Arrays
+from ashore.spec import DType, Endpoint, Port, State, concrete
 
 _ALIGNMENT = 64
 
@@ -138,7 +138,14 @@ class Bank(NamedTuple):
 
 
 class Memory:
-    """The states of a policy. A bit of `parity` per bank says which side is current."""
+    """The states of a policy.
+
+    A bit of `parity` per bank says which side is current, and one more whether something has been decided since the
+    last reset. All of it is one number, so that a step, a reset or a restore takes effect at once or not at all,
+    whatever interrupts it.
+    """
+
+    DECIDED = 8
 
     def __init__(self, banks: Mapping[int, Bank], places: Mapping[str, int]) -> None:
         self.banks = banks
@@ -161,3 +168,16 @@ class Memory:
     def current(self) -> dict[str, Array]:
         """Every state as it is now; the arrays themselves, not copies."""
         return {state: self.read_from(state, self.parity) for state in self._places}
+
+    @property
+    def decided(self) -> bool:
+        """Whether something has been decided since the last reset."""
+        return bool(self.parity & self.DECIDED)
+
+    def replace(self, values: Arrays, *, decided: bool) -> None:
+        """Give every state a new value."""
+        parity, flip = self.parity, 0
+        for state, bit in self._places.items():
+            self.write_to(bit, Endpoint("states", state), parity)[...] = values[state]
+            flip |= bit
+        self.parity = (parity ^ flip) | self.DECIDED if decided else (parity ^ flip) & ~self.DECIDED

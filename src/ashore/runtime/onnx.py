@@ -7,16 +7,18 @@ imports the ``onnx`` package: what it must know of a file, it asks the session.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ashore.errors import BackendError
 from ashore.package import Array
-from ashore.runtime.backend import Options, Provider, Signature
+from ashore.runtime.backend import Options, Provider
 from ashore.runtime.protobuf import external_data
-from ashore.spec import BATCH, Port
+from ashore.spec import BATCH, Port, Stage
 
 _DTYPES = {
     "tensor(bool)": "bool",
@@ -38,11 +40,16 @@ _FATAL_ONLY = 4
 class OnnxBackend:
     """Opens ``.onnx`` artifacts."""
 
-    def open(self, artifact: bytes, signature: Signature, options: Options, where: str) -> OnnxSession:
-        """Open an artifact after checking that its ports are those of the signature."""
-        session = open_session(artifact, options, where)
-        _check_ports(f"{where}: input", session.get_inputs(), signature.inputs)
-        _check_ports(f"{where}: output", session.get_outputs(), signature.outputs)
+    def open(self, where: str, files: Sequence[bytes], stage: Stage, options: Options) -> OnnxSession:
+        """Open an artifact after checking that its ports are those of the stage."""
+        if len(files) != 1:
+            raise BackendError(
+                f"{where}: an ONNX artifact is one file, with its weights inside; got {len(files)} files"
+            )
+        session = open_session(files[0], options, where)
+        described = describe(session, where)
+        _check_ports(f"{where}: input", described.inputs, stage.inputs)
+        _check_ports(f"{where}: output", described.outputs, stage.outputs)
         return OnnxSession(session)
 
 
@@ -52,7 +59,6 @@ class OnnxSession:
     def __init__(self, session: Any) -> None:
         self._session = session
         self._options: Any = importlib.import_module("onnxruntime").RunOptions()
-        self._kept: list[object] = []
         self.errors = runtime_errors()
 
     def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Callable[[], object]:
@@ -62,10 +68,46 @@ class OnnxSession:
             binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
         for name, array in outputs.items():
             binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-        self._kept.append((dict(inputs), dict(outputs)))  # the binding knows addresses only
         # The public method only unwraps its arguments, and without options a run makes its own: together they take a
         # tenth of the time of a small policy.
-        return partial(self._session._sess.run_with_iobinding, binding._iobinding, self._options)
+        inner, bound = getattr(self._session, "_sess", None), getattr(binding, "_iobinding", None)
+        if inner is None or bound is None:
+            call = partial(self._session.run_with_iobinding, binding, self._options)
+        else:
+            call = partial(inner.run_with_iobinding, bound, self._options)
+        # The binding knows addresses only: what lies there must live as long as the call.
+        call.buffers = (self._session, binding, dict(inputs), dict(outputs))  # type: ignore[attr-defined]
+        return call
+
+
+@dataclass(frozen=True)
+class OnnxPort:
+    """An input or output as an ONNX file has it; an open dimension is a name or None."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What an ONNX file says about itself."""
+
+    inputs: list[OnnxPort]
+    outputs: list[OnnxPort]
+    metadata: dict[str, str]
+
+
+def describe(session: Any, where: str) -> Description:
+    """Ask a session for its ports and metadata."""
+    try:
+        inputs, outputs = (
+            [OnnxPort(port.name, port.type, list(port.shape)) for port in ports]
+            for ports in (session.get_inputs(), session.get_outputs())
+        )
+        return Description(inputs, outputs, dict(session.get_modelmeta().custom_metadata_map))
+    except UnicodeDecodeError as error:
+        raise BackendError(f"{where}: holds a name that is no text: {error}") from error
 
 
 def open_session(model: bytes | Path, options: Options, where: str) -> Any:
@@ -77,18 +119,18 @@ def open_session(model: bytes | Path, options: Options, where: str) -> Any:
         where: what to call the artifact in an error.
     """
     ort: Any = importlib.import_module("onnxruntime")
-    if options.threads < 1:
-        raise BackendError(f"threads: expected at least 1, got {options.threads}")
-    if isinstance(model, bytes) and (outside := external_data(model)):
+    if isinstance(model, bytes) and (outside := external_data(model)) is not None:
         raise BackendError(f"{where}: keeps weights outside the file, in {outside!r}; save it with its weights inside")
     settings = ort.SessionOptions()
     settings.intra_op_num_threads = options.threads
     settings.inter_op_num_threads = 1
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     settings.log_severity_level = _FATAL_ONLY
+    if isinstance(model, bytes):  # a second fence: recent versions then look nowhere else for weights
+        settings.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
     providers = _providers(ort, options.providers)
     try:
-        session = ort.InferenceSession(model, settings, providers=providers)
+        session = ort.InferenceSession(model, settings, providers=providers, enable_fallback=0)
     except runtime_errors() as error:
         raise BackendError(f"{where}: ONNX Runtime refuses it: {error}") from error
     wanted = [provider if isinstance(provider, str) else provider[0] for provider in providers]
@@ -106,17 +148,18 @@ def runtime_errors() -> tuple[type[Exception], ...]:
 
 
 def _providers(ort: Any, wanted: Sequence[Provider] | None) -> list[Provider]:
-    providers: list[Provider] = ["CPUExecutionProvider"] if wanted is None else list(wanted)
+    if wanted is None:
+        return ["CPUExecutionProvider"]
     available: list[str] = ort.get_available_providers()
-    for provider in providers:
+    for provider in wanted:
         name = provider if isinstance(provider, str) else provider[0]
         if name not in available:
             raise BackendError(f"provider {name!r} is not installed; there are {available}")
-    return providers
+    return list(wanted)
 
 
-def _check_ports(where: str, found: Sequence[Any], expected: Mapping[str, Port]) -> None:
-    names: set[str] = {port.name for port in found}
+def _check_ports(where: str, found: Sequence[OnnxPort], expected: Mapping[str, Port]) -> None:
+    names = {port.name for port in found}
     if names != set(expected):
         raise BackendError(f"{where}s: the manifest says {sorted(expected)}, the artifact has {sorted(names)}")
     for port in found:

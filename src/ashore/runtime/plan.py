@@ -8,51 +8,30 @@ stage has a place of its own. Each stage is then bound once for each set of buff
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from ashore.package import Array
-from ashore.processors import Transform
 from ashore.runtime.backend import Session
 from ashore.runtime.memory import NO_CHECK, Bank, Layout, Memory, Slot, aligned_zeros, slot_of
 from ashore.runtime.single_pass import Contract, Run, Side, single_pass
-from ashore.spec import Endpoint, Manifest, Rate, Wiring
+from ashore.spec import CALLS, RATES, Endpoint, Manifest, Port, Rate, State, Wiring
 
-RATES: tuple[Rate, ...] = ("policy", "substep")
-VERBS: Mapping[Rate, str] = {"policy": "step", "substep": "substep"}
+_RATE_BIT: Mapping[Rate, int] = {"policy": 1, "substep": 2}
+"""Rate -> the bit of the bank that only this rate writes."""
 
-_BITS: Mapping[frozenset[Rate], int] = {
-    frozenset[Rate](("policy",)): 1,
-    frozenset[Rate](("substep",)): 2,
-    frozenset[Rate](("policy", "substep")): 4,
-}
-"""Who writes -> the bit of the bank. What both rates write flips with either."""
+_SHARED_BIT = 4
+"""The bit of the bank that both rates write, and that flips with either."""
 
-_PARITIES = range(8)
-
-
-class Transforms(NamedTuple):
-    """Processors by the package port they work on."""
-
-    before: Mapping[str, tuple[Transform, ...]]
-    after: Mapping[str, tuple[Transform, ...]]
+_PARITIES = range(16)
+"""One bit per bank, and the one that says whether something was decided, which changes no buffer."""
 
 
 class Plan:
     """Where everything lives, and the functions that use it."""
 
-    def __init__(
-        self,
-        manifest: Manifest,
-        sessions: Mapping[str, Session],
-        *,
-        transforms: Transforms,
-        batch: int,
-        check_finite: bool,
-    ) -> None:
+    def __init__(self, manifest: Manifest, sessions: Mapping[str, Session], *, batch: int, check_finite: bool) -> None:
         self._manifest = manifest
         self._graph = Wiring(manifest)
         self._sessions = sessions
-        self._transforms = transforms
         self._batch = batch
         self._check_finite = check_finite
         self._bound: dict[tuple[str, tuple[int, ...]], Callable[[], object]] = {}
@@ -77,73 +56,79 @@ class Plan:
 
     def _bank(self, state: Endpoint) -> int:
         writers: list[Rate] = [self._manifest.stages[source.group].rate for source in self._graph.into(state)]
-        return _BITS[frozenset(writers)]
+        return _RATE_BIT[writers[0]] if len(writers) == 1 else _SHARED_BIT
 
     def _written_banks(self, rate: Rate) -> set[int]:
         """The banks that a run of a rate writes, all of them each time."""
-        banks = {self._bank(Endpoint("states", name)) for name in self._manifest.states}
-        return {bit for rates, bit in _BITS.items() if rate in rates and bit in banks} | {_BITS[frozenset((rate,))]}
+        return {_RATE_BIT[rate]} | ({_SHARED_BIT} & {bit for bit, _ in self._homes.values()})
 
     def _find_homes(self) -> None:
         for stage_name, stage in self._manifest.stages.items():
             for port_name, port in stage.outputs.items():
                 output = Endpoint(stage_name, port_name)
-                targets = self._graph.out_of(output)
-                states = [target for target in targets if target.group == "states"]
-                packaged = [target for target in targets if target.group == "outputs"]
+                states, packaged = self._kept(output)
                 if states:
                     self._homes[output] = self._bank(states[0]), states[0]
                 elif packaged:
-                    self._homes[output] = _BITS[frozenset((stage.rate,))], packaged[0]
+                    self._homes[output] = _RATE_BIT[stage.rate], packaged[0]
                 else:
                     slot = slot_of(port, self._batch)
                     self._scratch[output] = aligned_zeros(slot.dtype, slot.shape)
 
+    def _kept(self, output: Endpoint) -> tuple[list[Endpoint], list[Endpoint]]:
+        """The states and the package outputs that a stage output feeds."""
+        targets = self._graph.out_of(output)
+        return [end for end in targets if end.group == "states"], [end for end in targets if end.group == "outputs"]
+
     def _make_memory(self) -> Memory:
-        manifest, batch = self._manifest, self._batch
-        banks = {name: self._bank(Endpoint("states", name)) for name in manifest.states}
-        contents: dict[int, dict[Endpoint, Slot]] = {bit: {} for bit in _BITS.values()}
-        for name, bit in banks.items():
-            contents[bit][Endpoint("states", name)] = slot_of(manifest.states[name], batch)
-        for bit, key in self._homes.values():
-            if key.group == "outputs":
-                contents[bit][key] = slot_of(manifest.outputs[key.name], batch)
-        made: dict[int, Bank] = {}
-        for rates, bit in _BITS.items():
-            inputs: dict[Endpoint, Slot] = {}
-            if len(rates) == 1:
-                (rate,) = rates
-                inputs = {
-                    Endpoint("inputs", n): slot_of(manifest.inputs[n], batch) for n in self._graph.inputs_of(rate)
-                }
-            # Without a state in it nothing reads a bank after the run, so one side is enough.
-            parts = [contents[bit], inputs, contents[bit] if bit in banks.values() else {}]
-            layout = Layout(parts, check_finite=self._check_finite)
+        contents = self._bank_contents()
+        banks: dict[int, Bank] = {}
+        for rate, bit in _RATE_BIT.items():
+            inputs = {Endpoint("inputs", name): self._manifest.inputs[name] for name in self._graph.inputs_of(rate)}
+            slots = {key: slot_of(port, self._batch) for key, port in inputs.items()}
+            banks[bit], self._places[rate] = self._make_bank(contents[bit], slots)
+        banks[_SHARED_BIT], _ = self._make_bank(contents[_SHARED_BIT], {})
+        places = {name: self._bank(Endpoint("states", name)) for name in self._manifest.states}
+        return Memory(banks, places)
+
+    def _bank_contents(self) -> dict[int, dict[Endpoint, Slot]]:
+        """Bank -> what lies in it. An array must be finite if anything that it feeds must be."""
+        feeds: dict[tuple[int, Endpoint], list[Port | State]] = {}
+        for output, home in self._homes.items():
+            states, packaged = self._kept(output)
+            feeds.setdefault(home, []).extend(self._graph.array(end) for end in (*states, *packaged))
+        for name, state in self._manifest.states.items():
+            end = Endpoint("states", name)
+            feeds.setdefault((self._bank(end), end), []).append(state)
+        contents: dict[int, dict[Endpoint, Slot]] = {bit: {} for bit in (*_RATE_BIT.values(), _SHARED_BIT)}
+        for (bit, key), arrays in feeds.items():
+            finite = any(array.finite for array in arrays)
+            contents[bit][key] = slot_of(arrays[0], self._batch)._replace(finite=finite)
+        return contents
+
+    def _make_bank(
+        self, contents: Mapping[Endpoint, Slot], inputs: Mapping[Endpoint, Slot]
+    ) -> tuple[Bank, Mapping[Endpoint, Array]]:
+        if any(key.group == "states" for key in contents):
+            layout = Layout([contents, inputs, contents], check_finite=self._check_finite)
             left, middle, right = layout.views
-            sides = (left, right) if bit in banks.values() else (left, left)
-            checks = layout.checks(0, 1), layout.checks(1, 2) if bit in banks.values() else layout.checks(0, 1)
-            made[bit] = Bank(sides, checks)
-            for rate in rates if len(rates) == 1 else ():
-                self._places[rate] = middle
-        return Memory(made, banks)
+            return Bank((left, right), (layout.checks(0, 1), layout.checks(1, 2))), middle
+        # Without a state in it nothing reads the bank after the run, so one side is enough.
+        layout = Layout([contents, inputs], check_finite=self._check_finite)
+        checks = layout.checks(0, 1)
+        return Bank((layout.views[0], layout.views[0]), (checks, checks)), layout.views[1]
 
     def _make_run(self, rate: Rate) -> Run:
         manifest, graph = self._manifest, self._graph
         inputs = {name: manifest.inputs[name] for name in graph.inputs_of(rate)}
         outputs = {name: manifest.outputs[name] for name in graph.outputs_of(rate)}
-        before, after = self._transforms
-        contract = Contract(
-            VERBS[rate],
-            inputs,
-            outputs,
-            {name: slot_of(port, self._batch) for name, port in inputs.items()},
-            {name: chain for name, chain in before.items() if name in inputs},
-            {name: chain for name, chain in after.items() if name in outputs},
-        )
+        slots = {name: slot_of(port, self._batch) for name, port in inputs.items()}
         places = {name: self._places[rate][Endpoint("inputs", name)] for name in inputs}
         sides = tuple(self._make_side(rate, tuple(outputs), parity) for parity in _PARITIES)
         errors = dict.fromkeys(kind for name in self._stages(rate) for kind in self._sessions[name].errors)
-        return single_pass(contract, places, sides, self.memory, sum(self._written_banks(rate)), tuple(errors))
+        contract = Contract(CALLS[rate], inputs, outputs, slots)
+        flip, mark = sum(self._written_banks(rate)), Memory.DECIDED if rate == "policy" else 0
+        return single_pass(contract, places, sides, self.memory, flip, mark, tuple(errors))
 
     def _make_side(self, rate: Rate, outputs: tuple[str, ...], parity: int) -> Side:
         calls: list[Callable[[], object]] = []
@@ -152,9 +137,9 @@ class Plan:
             calls.append(self._bind(stage, rate, parity))
             for port in self._manifest.stages[stage].outputs:
                 output = Endpoint(stage, port)
+                states, _ = self._kept(output)
                 value = self._at(output, rate, parity)
-                others = [end for end in self._graph.out_of(output) if end.group == "states"][1:]
-                copies += [(self.memory.write_to(self._bank(state), state, parity), value) for state in others]
+                copies += [(self.memory.write_to(self._bank(state), state, parity), value) for state in states[1:]]
         sources = {name: self._graph.into(Endpoint("outputs", name))[0] for name in outputs}
         named = tuple((name, self._at(source, rate, parity).copy) for name, source in sources.items())
         checks = self.memory.checks(self._written_banks(rate), parity)

@@ -12,7 +12,7 @@ from ashore.package import Array, Arrays
 from ashore.runtime.inputs import admit
 from ashore.runtime.memory import slot_of
 from ashore.runtime.plan import Plan
-from ashore.spec import BATCH, Manifest, Port, State
+from ashore.spec import BATCH, Manifest, Port, State, Wiring
 
 
 class Snapshot(Mapping[str, Array]):
@@ -32,6 +32,16 @@ class Snapshot(Mapping[str, Array]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether two snapshots are of the same moment: the same values, and a decision in both or in neither."""
+        if not isinstance(other, Snapshot) or self.keys() != other.keys() or self.decided != other.decided:
+            return False
+        return all(
+            np.array_equal(value, other[name], equal_nan=value.dtype.kind == "f") for name, value in self.items()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
 
 class Policy:
     """Runs a package: `step` decides, `substep` acts between decisions, `reset` starts an episode.
@@ -39,10 +49,11 @@ class Policy:
     Not for use by several threads at once; load one policy for each. Made by `ashore.load`.
     """
 
-    def __init__(self, manifest: Manifest, plan: Plan, initial: Arrays, *, backend: str, batch: int) -> None:
+    def __init__(self, manifest: Manifest, plan: Plan, initial: Arrays, *, batch: int, check_finite: bool) -> None:
         self._manifest = manifest
-        self._backend = backend
         self._batch = batch
+        self._check_finite = check_finite
+        self._graph = Wiring(manifest)
         self._memory = plan.memory
         self._initial = {
             name: np.repeat(value, batch, axis=state.shape.index(BATCH)) if BATCH in state.shape else value.copy()
@@ -51,23 +62,18 @@ class Policy:
         }
         self._decide = plan.runs["policy"]
         self._act = plan.runs.get("substep")
-        self._decided = False
-        for name, value in self._memory.current().items():
-            value[...] = self._initial[name]
+        self._memory.replace(self._initial, decided=False)
 
     def __repr__(self) -> str:
-        inputs, outputs = ", ".join(self.inputs), ", ".join(self.outputs)
-        return f"Policy({self._manifest.name!r}: {inputs} -> {outputs}; backend {self._backend!r})"
+        return f"Policy({self._manifest.name!r}: {', '.join(self.inputs)} -> {', '.join(self.outputs)})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a policy cannot be copied or pickled; load the package again, and use state() and restore()")
 
     @property
     def manifest(self) -> Manifest:
         """The contract of the package."""
         return self._manifest
-
-    @property
-    def backend(self) -> str:
-        """What runs the stages."""
-        return self._backend
 
     @property
     def batch(self) -> int:
@@ -78,6 +84,16 @@ class Policy:
     def inputs(self) -> Mapping[str, Port]:
         """Input name -> port, of both rates; `step_inputs` and `substep_inputs` say which call takes which."""
         return MappingProxyType(self._manifest.inputs)
+
+    @property
+    def step_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs that `step` takes."""
+        return self._graph.inputs_of("policy")
+
+    @property
+    def substep_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs that `substep` takes."""
+        return self._graph.inputs_of("substep")
 
     @property
     def outputs(self) -> Mapping[str, Port]:
@@ -96,13 +112,18 @@ class Policy:
             rows: with a symbolic batch, a boolean array of length `batch`: which rows start an episode. None is all.
         """
         chosen = None if rows is None else self._check_rows(rows)
-        for name, value in self._memory.current().items():
-            state = self._manifest.states[name]
+        values = self._memory.current()
+        for name, state in self._manifest.states.items():
             if state.reset == "keep":
                 continue
-            where = ... if chosen is None else (*(slice(None),) * state.shape.index(BATCH), chosen)
-            value[where] = self._initial[name][where]
-        self._decided = False
+            if chosen is None:
+                values[name] = self._initial[name]
+            else:
+                where = (*(slice(None),) * state.shape.index(BATCH), chosen)
+                values[name] = values[name].copy()
+                values[name][where] = self._initial[name][where]
+        untouched = chosen is not None and not chosen.any()
+        self._memory.replace(values, decided=untouched and self._memory.decided)
 
     def step(self, inputs: Arrays) -> dict[str, Array]:
         """Decide: run the policy-rate stages once.
@@ -114,12 +135,10 @@ class Policy:
             Output name -> array. They are the caller's: a later call does not change them.
 
         Raises:
-            InputError: a name, dtype, shape or value is wrong. Nothing was run.
+            InputError: a name, dtype, shape or value is wrong. The state is as it was before the call.
             NonFiniteError: a result is NaN or infinite. The state is as it was before the call.
         """
-        outputs = self._decide(inputs)
-        self._decided = True
-        return outputs
+        return self._decide(inputs)
 
     def substep(self, inputs: Arrays) -> dict[str, Array]:
         """Act between decisions: run the substep-rate stages once. Arguments and errors are those of `step`.
@@ -129,14 +148,14 @@ class Policy:
         """
         if self._act is None:
             raise OrderError("substep: this package has no stage at the substep rate; call step only")
-        if not self._decided:
+        if not self._memory.decided:
             raise OrderError("substep: nothing has been decided since the last reset; call step first")
         return self._act(inputs)
 
     def state(self) -> Snapshot:
         """A copy of every state, to be given to `restore`."""
         values = {name: value.copy() for name, value in self._memory.current().items()}
-        return Snapshot(values, decided=self._decided)
+        return Snapshot(values, decided=self._memory.decided)
 
     def restore(self, state: Arrays) -> None:
         """Go back to a state.
@@ -147,15 +166,14 @@ class Policy:
         """
         slots = {name: slot_of(spec, self._batch) for name, spec in self._manifest.states.items()}
         values = admit("restore: state", state, slots)
-        for name, value in values.items():
+        for name, value in values.items() if self._check_finite else ():
             if slots[name].finite and value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise InputError(f"restore: state {name!r} holds NaN or an infinity; the state is unchanged")
-        for name, place in self._memory.current().items():
-            place[...] = values[name]
-        self._decided = state.decided if isinstance(state, Snapshot) else False
+        self._memory.replace(values, decided=isinstance(state, Snapshot) and state.decided)
 
     def _check_rows(self, rows: Array) -> Array:
-        fixed = [name for name, state in self._manifest.states.items() if BATCH not in state.shape]
+        states = self._manifest.states
+        fixed = [name for name, state in states.items() if BATCH not in state.shape and state.reset != "keep"]
         if fixed:
             raise InputError(f"reset: state {fixed[0]!r} has no batch axis, so its rows cannot be reset one by one")
         if type(rows) is not np.ndarray or rows.dtype != np.bool_ or rows.shape != (self._batch,):

@@ -12,11 +12,14 @@ from ashore.errors import BackendError
 
 # Field numbers of onnx.proto.
 _MODEL_GRAPH = 7
+_MODEL_TRAINING = 20
 _MODEL_FUNCTIONS = 25
+_TRAINING_GRAPHS = (1, 2)
 _GRAPH_NODE = 1
 _GRAPH_INITIALIZER = 5
 _GRAPH_SPARSE_INITIALIZER = 15
 _FUNCTION_NODE = 7
+_FUNCTION_ATTRIBUTE = 11
 _SPARSE_TENSORS = (1, 2)
 _NODE_ATTRIBUTE = 5
 _ATTRIBUTE_TENSORS = (5, 10)
@@ -42,9 +45,15 @@ def _locations_in_model(model: memoryview) -> Iterator[str]:
         if number == _MODEL_GRAPH:
             yield from _locations_in_graph(value, 0)
         elif number == _MODEL_FUNCTIONS:
-            for inner, node in _fields(value):
+            for inner, part in _fields(value):
                 if inner == _FUNCTION_NODE:
-                    yield from _locations_in_node(node, 0)
+                    yield from _locations_in_node(part, 0)
+                elif inner == _FUNCTION_ATTRIBUTE:
+                    yield from _locations_in_attribute(part, 0)
+        elif number == _MODEL_TRAINING:
+            for inner, graph in _fields(value):
+                if inner in _TRAINING_GRAPHS:
+                    yield from _locations_in_graph(graph, 0)
 
 
 def _locations_in_graph(graph: memoryview, depth: int) -> Iterator[str]:
@@ -62,13 +71,17 @@ def _locations_in_graph(graph: memoryview, depth: int) -> Iterator[str]:
 def _locations_in_node(node: memoryview, depth: int) -> Iterator[str]:
     for number, attribute in _fields(node):
         if number == _NODE_ATTRIBUTE:
-            for inner, value in _fields(attribute):
-                if inner in _ATTRIBUTE_TENSORS:
-                    yield from _locations_in_tensor(value)
-                elif inner in _ATTRIBUTE_GRAPHS:
-                    yield from _locations_in_graph(value, depth + 1)
-                elif inner in _ATTRIBUTE_SPARSE_TENSORS:
-                    yield from _locations_in_sparse(value)
+            yield from _locations_in_attribute(attribute, depth)
+
+
+def _locations_in_attribute(attribute: memoryview, depth: int) -> Iterator[str]:
+    for number, value in _fields(attribute):
+        if number in _ATTRIBUTE_TENSORS:
+            yield from _locations_in_tensor(value)
+        elif number in _ATTRIBUTE_GRAPHS:
+            yield from _locations_in_graph(value, depth + 1)
+        elif number in _ATTRIBUTE_SPARSE_TENSORS:
+            yield from _locations_in_sparse(value)
 
 
 def _locations_in_sparse(sparse: memoryview) -> Iterator[str]:
@@ -91,6 +104,9 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
     while position < len(message):
         tag, position = _varint(message, position)
         number, wire_type = tag >> 3, tag & 7
+        # Other readers cut a tag to 32 bits; what they would then see differs from what is seen here.
+        if tag >= 1 << 32 or number == 0:
+            raise IndexError(f"no field has the number {number}")
         if wire_type == _BYTES:
             length, position = _varint(message, position)
             if length > len(message) - position:
@@ -114,5 +130,7 @@ def _varint(message: memoryview, position: int) -> tuple[int, int]:
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            if value >= 1 << 64:
+                break
             return value, position
     raise IndexError("a number is too long")

@@ -13,7 +13,6 @@ import numpy as np
 
 from ashore.errors import AshoreError, BackendError, InputError, NonFiniteError
 from ashore.package import Array, Arrays
-from ashore.processors import Transform
 from ashore.runtime.inputs import admit
 from ashore.runtime.memory import FiniteCheck, Memory, Slot, first_bad
 from ashore.spec import Port
@@ -32,12 +31,6 @@ class Contract(NamedTuple):
     outputs: Mapping[str, Port]
     slots: Mapping[str, Slot]
     """Input name -> dtype and shape, batch axis given a length."""
-
-    before: Mapping[str, tuple[Transform, ...]]
-    """Input name -> its preprocessors; inputs without any are left out."""
-
-    after: Mapping[str, tuple[Transform, ...]]
-    """Output name -> its postprocessors; outputs without any are left out."""
 
 
 class Side(NamedTuple):
@@ -62,6 +55,7 @@ def single_pass(
     sides: tuple[Side, ...],
     memory: Memory,
     flip: int,
+    mark: int,
     errors: tuple[type[Exception], ...],
 ) -> Run:
     """Make the function that runs a rate once.
@@ -72,26 +66,28 @@ def single_pass(
         sides: parity -> what to do.
         memory: the states; its parity says which side is current.
         flip: the bits of the banks that this rate writes.
+        mark: the bit that says that something was decided, for the rate that decides.
         errors: what the stages may raise.
     """
-    ndarray, isfinite, after = np.ndarray, np.isfinite, contract.after
+    ndarray, isfinite, count = np.ndarray, np.isfinite, len(contract.slots)
     fast = tuple((name, np.dtype(slot.dtype), slot.shape, places[name]) for name, slot in contract.slots.items())
-    count = -1 if contract.before else len(fast)  # preprocessors always take the careful way
     prepared = tuple((side.call, side.copies, *side.checks[0][:3], side.checks[1:], side.outputs) for side in sides)
 
     def run(inputs: Arrays) -> dict[str, Array]:
+        # Only a plain dict is certain to have what it gives: a defaultdict would make up what is missing.
+        regular = inputs.__class__ is dict and len(inputs) == count
         try:
-            regular = len(inputs) == count
-            for name, dtype, shape, place in fast:
+            for name, dtype, shape, place in fast if regular else ():
                 value = inputs[name]
                 if value.shape != shape or value.dtype is not dtype or type(value) is not ndarray:
                     regular = False
                     break
                 place[...] = value
-        except (LookupError, TypeError, ValueError, AttributeError):
+        except (KeyError, AttributeError):
             regular = False
-        if not regular:
-            _take(inputs, contract, places)
+        if not regular:  # unusual, or wrong
+            for name, value in admit(f"{contract.verb}: input", inputs, contract.slots).items():
+                places[name][...] = value
         parity = memory.parity
         call, copies, values, mask, find, more, outputs = prepared[parity]
         try:
@@ -107,34 +103,10 @@ def single_pass(
         result: dict[str, Array] = {}
         for name, copy in outputs:
             result[name] = copy()
-        if after:
-            _postprocess(result, contract)
-        memory.parity = parity ^ flip
+        memory.parity = parity ^ flip | mark
         return result
 
     return run
-
-
-def _take(inputs: object, contract: Contract, places: Mapping[str, Array]) -> None:
-    """Take inputs that are not plain, or say what is wrong with them."""
-    for name, value in admit(f"{contract.verb}: input", inputs, contract.slots).items():
-        places[name][...] = _transformed(value, contract.before.get(name, ()))
-
-
-def _postprocess(outputs: dict[str, Array], contract: Contract) -> None:
-    for name, transforms in contract.after.items():
-        outputs[name] = _transformed(outputs[name], transforms)
-        if contract.outputs[name].finite and not np.isfinite(outputs[name]).all():
-            raise NonFiniteError(
-                f"{contract.verb}: output {name!r} is not finite after its postprocessors; the state is unchanged"
-            )
-
-
-def _transformed(value: Array, transforms: tuple[Transform, ...]) -> Array:
-    with np.errstate(all="ignore"):  # what is not finite is found by the checks, and told as an error
-        for transform in transforms:
-            value = transform(value)
-    return value
 
 
 def _failure(contract: Contract, checks: tuple[FiniteCheck, ...], error: Exception) -> AshoreError:

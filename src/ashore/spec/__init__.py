@@ -1,13 +1,17 @@
 """The manifest: what a package says about itself, read strictly and written to the bit."""
 
-from ashore.spec.checks import DTYPE_BYTES, MAX_PORT_BYTES, check
+from ashore.spec.checks import MAX_TOLERANCE, check
 from ashore.spec.codec import MAX_MANIFEST_BYTES, decode, encode
 from ashore.spec.kinds import JOINT_KINDS, KINDS, QUATERNION_KINDS
 from ashore.spec.manifest import (
     BATCH,
+    CALLS,
     FORMAT,
+    RATES,
     SCHEMA_VERSION,
+    SINGLE_PASS,
     Artifact,
+    BackendResult,
     Checkpoint,
     Dim,
     DType,
@@ -22,32 +26,40 @@ from ashore.spec.manifest import (
     Processor,
     Provenance,
     Rate,
-    SinglePass,
+    Role,
+    Runner,
     Stage,
     State,
     Timing,
     Verification,
     Wire,
+    concrete,
 )
 from ashore.spec.paths import GOLDEN, MANIFEST, STATE, path_problem
-from ashore.spec.schema import json_schema
+from ashore.spec.port_checks import DTYPE_BYTES, MAX_ARRAY_BYTES
+from ashore.spec.schema import json_schema, kinds_page
 from ashore.spec.single_stage import Feedback, single_stage
 from ashore.spec.wiring import Endpoint, Wiring
 
 __all__ = [
     "BATCH",
+    "CALLS",
     "DTYPE_BYTES",
     "FORMAT",
     "GOLDEN",
     "JOINT_KINDS",
     "KINDS",
     "MANIFEST",
+    "MAX_ARRAY_BYTES",
     "MAX_MANIFEST_BYTES",
-    "MAX_PORT_BYTES",
+    "MAX_TOLERANCE",
     "QUATERNION_KINDS",
+    "RATES",
     "SCHEMA_VERSION",
+    "SINGLE_PASS",
     "STATE",
     "Artifact",
+    "BackendResult",
     "Checkpoint",
     "DType",
     "Dim",
@@ -64,7 +76,8 @@ __all__ = [
     "Processor",
     "Provenance",
     "Rate",
-    "SinglePass",
+    "Role",
+    "Runner",
     "Stage",
     "State",
     "Timing",
@@ -72,9 +85,11 @@ __all__ = [
     "Wire",
     "Wiring",
     "check",
+    "concrete",
     "decode",
     "encode",
     "json_schema",
+    "kinds_page",
     "path_problem",
     "single_stage",
 ]

@@ -1,7 +1,8 @@
 """What has to hold between the parts of a manifest before anything may run it.
 
 Each rule yields problems as ``path: what is wrong``; `check` raises them together, so that a person who writes a
-manifest by hand or by code sees all of them at once.
+manifest by hand or by code sees all of them at once. The rules for single ports are in `ashore.spec.port_checks`, those
+for wires in `ashore.spec.flow_checks`.
 """
 
 from __future__ import annotations
@@ -9,95 +10,78 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
+from itertools import islice
 from typing import cast
 
 import msgspec
 
-from ashore.errors import ManifestError, suggestion
-from ashore.spec.kinds import JOINT_KINDS, QUATERNION_KINDS, kind_problem
-from ashore.spec.manifest import BATCH, SCHEMA_VERSION, Limits, Manifest, Port, Processor, Stage, State
-from ashore.spec.paths import MANIFEST, path_problem
-from ashore.spec.wiring import RESERVED, Endpoint, Wiring
+from ashore.errors import ManifestError, is_printable, suggestion
+from ashore.spec.flow_checks import flow_problems
+from ashore.spec.manifest import SCHEMA_VERSION, SINGLE_PASS, Manifest, Stage
+from ashore.spec.paths import MANIFEST, STATE, path_problem
+from ashore.spec.port_checks import name_problem, port_problems
+from ashore.spec.wiring import RESERVED
 
-MAX_PORT_BYTES = 1 << 30
-"""No single array of a package may be larger than this (1 GiB); a shape beyond it is a mistake or an attack."""
+MAX_PARTS = 10_000
+"""No manifest has more ports, states, wires and joints than this together; what follows may be quadratic in them."""
 
-MAX_AXES = 8
-MAX_SHOWN = 12
+MAX_TOLERANCE = 1e-2
+"""A verification that allows more than this proves nothing."""
 
-DTYPE_BYTES: Mapping[str, int] = {
-    "bool": 1,
-    "int8": 1,
-    "uint8": 1,
-    "int16": 2,
-    "uint16": 2,
-    "float16": 2,
-    "int32": 4,
-    "uint32": 4,
-    "float32": 4,
-    "int64": 8,
-    "uint64": 8,
-    "float64": 8,
-}
+_MAX_SHOWN = 12
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_QUATERNIONS = (frozenset("wxyz"), frozenset({"qw", "qx", "qy", "qz"}))
 
 
 def check(manifest: Manifest) -> None:
-    """Raise `ManifestError` with every problem between the parts of a well-typed manifest, or return."""
-    _refuse(list(_problems(manifest)))
+    """Raise `ManifestError` with the problems between the parts of a well-typed manifest, or return."""
+    _refuse(_problems(manifest))
 
 
 def check_values(manifest: Manifest) -> None:
     """Raise `ManifestError` if a value could not be written as JSON, or could drive a terminal."""
     try:
-        _refuse(list(_values(manifest, "")))
+        _refuse(_values(manifest, ""))
     except RecursionError:
         raise ManifestError("manifest.json: metadata: nested too deep") from None
 
 
-def _refuse(problems: list[str]) -> None:
-    if problems:
-        shown = problems[:MAX_SHOWN]
-        if len(problems) > MAX_SHOWN:
-            shown.append(f"and {len(problems) - MAX_SHOWN} more")
+def _refuse(problems: Iterator[str]) -> None:
+    """Raise with the first problems; the others are not even looked for."""
+    shown = list(islice(problems, _MAX_SHOWN + 1))
+    if shown:
+        if len(shown) > _MAX_SHOWN:
+            shown[-1] = "and more"
         raise ManifestError("manifest.json: " + "\n  ".join(shown))
 
 
 def _problems(manifest: Manifest) -> Iterator[str]:
     yield from _identity(manifest)
-    yield from _ports(manifest)
-    yield from _processors(manifest)
+    parts = _count_parts(manifest)
+    if parts > MAX_PARTS:
+        yield f"top level: {parts} ports, states, wires and joints; at most {MAX_PARTS} are supported"
+        return
+    yield from port_problems(manifest)
     yield from _joints(manifest)
     yield from _timing(manifest)
     yield from _stages(manifest)
     yield from _files(manifest)
-    graph = Wiring(manifest)
-    yield from graph.problems
-    yield from _flow(manifest, graph)
-    yield from _agreement(graph)
-    yield from _rates(manifest, graph)
+    yield from _verification(manifest)
+    yield from flow_problems(manifest)
 
 
-def _identity(manifest: Manifest) -> Iterator[str]:
-    if manifest.schema_version != SCHEMA_VERSION:
-        yield f"schema_version: expected {SCHEMA_VERSION}, got {manifest.schema_version}"
-    if not _IDENTIFIER.fullmatch(manifest.name):
-        yield f"name: {manifest.name!r} is not made of letters, digits, '_', '-' and '.'"
-    if manifest.manifest_sha256 is not None and not _SHA256.fullmatch(manifest.manifest_sha256):
-        yield "manifest_sha256: expected 64 lower-case hexadecimal digits"
-    checkpoint = manifest.provenance.checkpoint
-    if checkpoint is not None and not _SHA256.fullmatch(checkpoint.sha256):
-        yield "provenance.checkpoint.sha256: expected 64 lower-case hexadecimal digits"
+def _count_parts(manifest: Manifest) -> int:
+    stages = sum(len(stage.inputs) + len(stage.outputs) + len(stage.artifacts) for stage in manifest.stages.values())
+    ends = len(manifest.inputs) + len(manifest.outputs) + len(manifest.states)
+    return stages + ends + len(manifest.wires) + len(manifest.joints) + len(manifest.files)
 
 
 def _values(value: object, path: str) -> Iterator[str]:
     """Everything is JSON that comes back as it was, and no text could drive the terminal it is shown on."""
     if isinstance(value, str):
-        if not all(letter.isprintable() or letter in "\n\t" for letter in value):
-            yield f"{path}: {value!r} holds control characters"
+        if not is_printable(value):
+            yield f"{path}: {value[:80]!r} holds control characters"
     elif isinstance(value, float):
         if not math.isfinite(value):
             yield f"{path}: {value} is no JSON number"
@@ -120,133 +104,32 @@ def _values(value: object, path: str) -> Iterator[str]:
         yield f"{path}: a value of type {type(value).__name__} cannot be written as JSON"
 
 
-def _ports(manifest: Manifest) -> Iterator[str]:
-    for path, ports in _port_groups(manifest):
-        for name, port in ports.items():
-            yield from _name(path, name)
-            yield from _array(f"{path}.{name}", port)
-            yield from _meaning(f"{path}.{name}", port)
-    for name, state in manifest.states.items():
-        yield from _name("states", name)
-        yield from _array(f"states.{name}", state)
-
-
-def _port_groups(manifest: Manifest) -> Iterator[tuple[str, Mapping[str, Port]]]:
-    yield "inputs", manifest.inputs
-    yield "outputs", manifest.outputs
-    for name, stage in manifest.stages.items():
-        yield f"stages.{name}.inputs", stage.inputs
-        yield f"stages.{name}.outputs", stage.outputs
-
-
-def _name(path: str, name: str) -> Iterator[str]:
-    if not name or len(name) > 200 or name != name.strip() or not name.isprintable():
-        yield f"{path}: {name!r} is no name: 1 to 200 printable characters without blanks around them"
-
-
-def _array(path: str, array: Port | State) -> Iterator[str]:
-    if len(array.shape) > MAX_AXES:
-        yield f"{path}.shape: {len(array.shape)} axes; at most {MAX_AXES} are supported"
-    lengths = [dim for dim in array.shape if dim != BATCH]
-    for axis, dim in enumerate(array.shape):
-        if dim != BATCH and dim < 1:
-            yield f"{path}.shape[{axis}]: expected a positive length or {BATCH!r}, got {dim}"
-    if array.shape.count(BATCH) > 1:
-        yield f"{path}.shape: {BATCH!r} stands more than once"
-    if math.prod(lengths) * DTYPE_BYTES[array.dtype] > MAX_PORT_BYTES:
-        yield f"{path}.shape: {list(array.shape)} of {array.dtype} is over {MAX_PORT_BYTES} bytes"
-
-
-def _meaning(path: str, port: Port) -> Iterator[str]:
-    last = port.shape[-1] if port.shape else 1
-    units = (port.unit,) if isinstance(port.unit, str) else (port.unit or ())
-    if not all(units):
-        yield f"{path}.unit: a unit is empty; leave the key out, or write '1' for a value without unit"
-    if isinstance(port.unit, tuple) and len(port.unit) != last:
-        yield f"{path}.unit: {len(port.unit)} units for a last axis of {last}"
-    if port.kind is not None and (problem := kind_problem(port.kind, units)):
-        yield f"{path}.kind: {problem}"
-    yield from _element_names(path, port)
-    if port.kind in QUATERNION_KINDS and last == 4:
-        names = port.element_names[-1] if port.element_names else None
-        if names is None or frozenset(names) not in _QUATERNIONS:
-            yield f"{path}.element_names: a quaternion must name the order of its elements, e.g. [w, x, y, z]"
-    if port.limits is not None:
-        yield from _limits(f"{path}.limits", port.limits, last)
-
-
-def _element_names(path: str, port: Port) -> Iterator[str]:
-    if port.element_names is None:
-        return
-    if len(port.element_names) != len(port.shape):
-        yield f"{path}.element_names: {len(port.element_names)} entries for {len(port.shape)} axes; null skips an axis"
-        return
-    for axis, (names, dim) in enumerate(zip(port.element_names, port.shape, strict=True)):
-        if names is None:
-            continue
-        if len(names) != dim:
-            yield f"{path}.element_names[{axis}]: {len(names)} names for an axis of {dim}"
-        for name, count in Counter(names).items():
-            yield from _name(f"{path}.element_names[{axis}]", name)
-            if count > 1:
-                yield f"{path}.element_names[{axis}]: {name!r} stands {count} times"
-
-
-def _limits(path: str, limits: Limits, last: int | str) -> Iterator[str]:
-    bounds: dict[str, tuple[float | None, ...]] = {}
-    for side, bound in (("lower", limits.lower), ("upper", limits.upper)):
-        values = bound if isinstance(bound, tuple) else (bound,)
-        if isinstance(bound, tuple) and len(bound) != last:
-            yield f"{path}.{side}: {len(bound)} numbers for a last axis of {last}"
-        if not all(math.isfinite(value) for value in values if value is not None):
-            yield f"{path}.{side}: not finite; null means unbounded"
-        bounds[side] = values
-    lower, upper = bounds["lower"], bounds["upper"]
-    width = max(len(lower), len(upper))
-    if {len(lower), len(upper)} <= {1, width}:
-        pairs = zip(lower * (width // len(lower)), upper * (width // len(upper)), strict=True)
-        for low, high in pairs:
-            if low is not None and high is not None and low > high:
-                yield f"{path}: the lower limit {low} is above the upper limit {high}"
-
-
-def _processors(manifest: Manifest) -> Iterator[str]:
-    sides: tuple[tuple[str, tuple[Processor, ...], Mapping[str, Port]], ...] = (
-        ("preprocessors", manifest.preprocessors, manifest.inputs),
-        ("postprocessors", manifest.postprocessors, manifest.outputs),
-    )
-    for side, processors, ports in sides:
-        for index, processor in enumerate(processors):
-            if processor.port not in ports:
-                yield f"{side}[{index}].port: {_unknown(processor.port, ports)}"
-            if processor.artifact is not None and manifest.files and processor.artifact not in manifest.files:
-                yield f"{side}[{index}].artifact: {_unknown(processor.artifact, manifest.files)}"
+def _identity(manifest: Manifest) -> Iterator[str]:
+    if manifest.schema_version != SCHEMA_VERSION:
+        yield f"schema_version: expected {SCHEMA_VERSION}, got {manifest.schema_version}"
+    if not _IDENTIFIER.fullmatch(manifest.name):
+        yield f"name: {manifest.name!r} is not made of letters, digits, '_', '-' and '.'"
+    if manifest.manifest_sha256 is not None and not _SHA256.fullmatch(manifest.manifest_sha256):
+        yield "manifest_sha256: expected 64 lower-case hexadecimal digits"
+    checkpoint = manifest.provenance.checkpoint
+    if checkpoint is not None and not _SHA256.fullmatch(checkpoint.sha256):
+        yield "provenance.checkpoint.sha256: expected 64 lower-case hexadecimal digits"
 
 
 def _joints(manifest: Manifest) -> Iterator[str]:
-    names = [joint.name for joint in manifest.joints]
-    for name, count in Counter(names).items():
-        yield from _name("joints", name)
+    for name, count in Counter(joint.name for joint in manifest.joints).items():
+        if problem := name_problem(name):
+            yield f"joints: {problem}"
         if count > 1:
             yield f"joints: {name!r} stands {count} times"
     for index, joint in enumerate(manifest.joints):
-        numbers = (joint.default_position, joint.kp, joint.kd, joint.effort_limit, joint.velocity_limit)
-        if not all(math.isfinite(number) for number in numbers if number is not None):
-            yield f"joints[{index}]: a number of {joint.name!r} is not finite"
-        for field, value in (("kp", joint.kp), ("kd", joint.kd), ("effort_limit", joint.effort_limit)):
+        for field in ("kp", "kd", "effort_limit", "velocity_limit"):
+            value = cast("float | None", getattr(joint, field))
             if value is not None and value < 0:
                 yield f"joints[{index}].{field}: {value} of {joint.name!r} is negative"
         bounds = joint.position_limits
         if bounds is not None and not bounds.lower <= bounds.upper:
             yield f"joints[{index}].position_limits: lower {bounds.lower} is above upper {bounds.upper}"
-    if not names:
-        return
-    for path, ports in _port_groups(manifest):
-        for port_name, port in ports.items():
-            elements = port.element_names[-1] if port.kind in JOINT_KINDS and port.element_names else None
-            for element in elements or ():
-                if element not in names:
-                    yield f"{path}.{port_name}.element_names: joint {_unknown(element, names)}"
 
 
 def _timing(manifest: Manifest) -> Iterator[str]:
@@ -256,7 +139,7 @@ def _timing(manifest: Manifest) -> Iterator[str]:
     if timing.decimation < 1:
         yield f"timing.decimation: expected at least 1, got {timing.decimation}"
     for field, value in (("policy_dt_s", timing.policy_dt_s), ("physics_dt_s", timing.physics_dt_s)):
-        if value is not None and not 0.0 < value < math.inf:
+        if value is not None and value <= 0.0:
             yield f"timing.{field}: expected a positive time in seconds, got {value}"
     if timing.physics_dt_s is not None:
         expected = timing.physics_dt_s * timing.decimation
@@ -277,108 +160,57 @@ def _stages(manifest: Manifest) -> Iterator[str]:
             yield f"stages: {name!r} is no name for a stage: letters, digits, '_', '-', '.', and not {sorted(RESERVED)}"
         for port in stage.inputs.keys() & stage.outputs.keys():
             yield f"stages.{name}: {port!r} is both an input and an output; give the two different names"
-        if not stage.artifacts:
-            yield f"stages.{name}.artifacts: no backend has an artifact for this stage"
-        for backend, artifact in stage.artifacts.items():
-            if manifest.files and artifact.path not in manifest.files:
-                yield f"stages.{name}.artifacts.{backend}.path: {_unknown(artifact.path, manifest.files)}"
-        if stage.rate == "loop":
-            yield f"stages.{name}.rate: the runner {'single_pass'!r} has no loop"
-        if stage.rate == "substep" and manifest.timing is None:
-            yield f"stages.{name}.rate: a package with substeps needs timing, with its decimation"
+        if bool(stage.artifacts) == (stage.processor is not None):
+            found = "both" if stage.artifacts else "none"
+            yield f"stages.{name}: expected either artifacts or a processor, got {found}"
+        if stage.rate == "loop" and manifest.runner.type == SINGLE_PASS:
+            yield f"stages.{name}.rate: the runner {SINGLE_PASS!r} has no loop"
+        if stage.rate == "substep" and (manifest.timing is None or manifest.timing.physics_dt_s is None):
+            yield f"stages.{name}.rate: a package with substeps needs timing, with its physics_dt_s"
+        yield from _stage_files(manifest, name, stage)
+    if manifest.runner.type == SINGLE_PASS and manifest.runner.params:
+        yield f"runner.params: the runner {SINGLE_PASS!r} has none, got {sorted(manifest.runner.params)}"
+
+
+def _stage_files(manifest: Manifest, name: str, stage: Stage) -> Iterator[str]:
+    if manifest.manifest_sha256 is None:
+        return  # not written yet
+    for backend, artifact in stage.artifacts.items():
+        for path in (artifact.path, *artifact.data):
+            if path not in manifest.files:
+                hint = suggestion(path, manifest.files)
+                yield f"stages.{name}.artifacts.{backend}: {path!r} does not exist{hint}"
+    for path in stage.processor.assets if stage.processor else ():
+        if path not in manifest.files:
+            yield f"stages.{name}.processor.assets: {path!r} does not exist{suggestion(path, manifest.files)}"
 
 
 def _files(manifest: Manifest) -> Iterator[str]:
-    folded = Counter(path.lower() for path in manifest.files)
+    folded = Counter(path.lower() for path in (*manifest.files, MANIFEST))
     for path, entry in manifest.files.items():
         where = f"files[{path!r}]"
         if problem := path_problem(path):
             yield f"{where}: {problem}"
-        if path == MANIFEST:
-            yield f"{where}: the manifest does not list itself"
         if folded[path.lower()] > 1:
-            yield f"{where}: another path differs from it only by upper and lower case"
+            yield f"{where}: another path, or the manifest's, differs from it at most by upper and lower case"
+        parents = {"/".join(path.split("/")[:depth]) for depth in range(1, path.count("/") + 1)}
+        for parent in parents & manifest.files.keys():
+            yield f"{where}: {parent!r} is a file, so nothing can lie in it"
         if not _SHA256.fullmatch(entry.sha256):
             yield f"{where}.sha256: expected 64 lower-case hexadecimal digits"
         if entry.size < 0:
             yield f"{where}.size: expected a length in bytes, got {entry.size}"
+    if manifest.manifest_sha256 is not None and (STATE in manifest.files) != bool(manifest.states):
+        there = "there are states" if manifest.states else "there are no states"
+        yield f"files: {there}, but {STATE!r} is {'not ' if manifest.states else ''}listed"
 
 
-def _flow(manifest: Manifest, graph: Wiring) -> Iterator[str]:
-    """Every input is used, everything that is read is written once, nothing ends nowhere."""
-    for endpoint in _endpoints(manifest):
-        into, out = graph.into(endpoint), graph.out_of(endpoint)
-        match endpoint.group:
-            case "inputs":
-                if not out:
-                    yield f"inputs.{endpoint.name}: no wire starts here, so this input would be ignored"
-            case "outputs":
-                if len(into) != 1:
-                    yield f"outputs.{endpoint.name}: expected one wire to end here, got {len(into)}"
-            case "states":
-                if not out:
-                    yield f"states.{endpoint.name}: no stage reads it"
-                yield from _writers(manifest, endpoint, into)
-            case _:
-                yield from _stage_flow(manifest.stages[endpoint.group], endpoint, into, out)
-
-
-def _stage_flow(stage: Stage, endpoint: Endpoint, into: list[Endpoint], out: list[Endpoint]) -> Iterator[str]:
-    if endpoint.name in stage.inputs and len(into) != 1:
-        path = f"stages.{endpoint.group}.inputs.{endpoint.name}"
-        yield f"{path}: expected one wire to end here, got {len(into)}"
-    if endpoint.name in stage.outputs and not out:
-        yield f"stages.{endpoint.group}.outputs.{endpoint.name}: no wire starts here, so this output would be lost"
-
-
-def _writers(manifest: Manifest, state: Endpoint, into: list[Endpoint]) -> Iterator[str]:
-    if not into:
-        yield f"states.{state.name}: no stage writes it"
-    rates = Counter(manifest.stages[source.group].rate for source in into)
-    for rate, count in rates.items():
-        if count > 1:
-            yield f"states.{state.name}: {count} wires of rate {rate!r} end here; a state has one writer per rate"
-
-
-def _agreement(graph: Wiring) -> Iterator[str]:
-    """Both ends of a wire have one dtype, one shape, one meaning."""
-    for index, (source, target) in graph.wires.items():
-        start, end = graph.array(source), graph.array(target)
-        for field in ("dtype", "shape"):
-            ours, theirs = getattr(start, field), getattr(end, field)
-            if ours != theirs:
-                yield f"wires[{index}]: {source} has {field} {_plain(ours)}, {target} has {_plain(theirs)}"
-        if isinstance(start, State) or isinstance(end, State):
-            continue
-        for field in ("kind", "element_names", "unit", "frame"):
-            ours, theirs = getattr(start, field), getattr(end, field)
-            if ours is not None and theirs is not None and ours != theirs:
-                yield f"wires[{index}]: {source} has {field} {_plain(ours)}, {target} has {_plain(theirs)}"
-
-
-def _rates(manifest: Manifest, graph: Wiring) -> Iterator[str]:
-    for index, (source, target) in graph.wires.items():
-        if source.group in manifest.stages and target.group in manifest.stages:
-            rates = manifest.stages[source.group].rate, manifest.stages[target.group].rate
-            if rates[0] != rates[1]:
-                yield f"wires[{index}]: {source} runs at {rates[0]!r}, {target} at {rates[1]!r}; join them by a state"
-    loop = graph.cycle()
-    if loop:
-        yield f"wires: a cycle without a state: {' -> '.join(loop)}"
-
-
-def _endpoints(manifest: Manifest) -> Iterator[Endpoint]:
-    for group in RESERVED:
-        names: Iterable[str] = getattr(manifest, group)
-        yield from (Endpoint(group, name) for name in names)
-    for name, stage in manifest.stages.items():
-        yield from (Endpoint(name, port) for port in stage.inputs)
-        yield from (Endpoint(name, port) for port in stage.outputs)
-
-
-def _plain(value: object) -> str:
-    return str(list(cast("tuple[object, ...]", value))) if isinstance(value, tuple) else repr(value)
-
-
-def _unknown(name: str, known: Iterable[str]) -> str:
-    return f"{name!r} does not exist{suggestion(name, known)}"
+def _verification(manifest: Manifest) -> Iterator[str]:
+    proof = manifest.verification
+    if proof is None or proof.status == "skipped":
+        return
+    for field, value in (("atol", proof.atol), ("rtol", proof.rtol)):
+        if value is None or not 0.0 <= value <= MAX_TOLERANCE:
+            yield f"verification.{field}: expected a tolerance from 0 to {MAX_TOLERANCE:g}, got {value}"
+    if not proof.results or proof.steps < 1:
+        yield "verification: passed, but no backend ran a step"

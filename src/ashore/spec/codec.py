@@ -10,6 +10,7 @@ import json
 import math
 import types
 import typing
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -71,69 +72,67 @@ def decode(data: bytes) -> Manifest:
         manifest = msgspec.convert(document, Manifest)
     except msgspec.ValidationError as error:
         path, message = _locate(document, Manifest, "") or ("", str(error))
-        raise ManifestError(f"manifest.json: {path.lstrip('.') or 'top level'}: {message}") from None
+        raise ManifestError(f"manifest.json: {_spoken(path)}: {message}") from None
     check_values(manifest)
     check(manifest)
     return manifest
 
 
-class _Duplicated(dict[str, Any]):
-    """A JSON object in which a key stands twice; found again by a walk, which knows the path."""
+class _Flaw:
+    """Stands in a parsed document where something must be refused; a walk finds it again, and knows its path."""
 
-    key: str = ""
+    def __init__(self, message: str) -> None:
+        self.message = message
 
 
 def _parse(data: bytes) -> dict[str, Any]:
-    duplicated = False
-
-    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal duplicated
-        built = dict(pairs)
-        if len(built) == len(pairs):
-            return built
-        duplicated = True
-        marked = _Duplicated(built)
-        names = [key for key, _ in pairs]
-        marked.key = next(key for key in names if names.count(key) > 1)
-        return marked
-
     if len(data) > MAX_MANIFEST_BYTES:
         raise ManifestError(f"manifest.json: {len(data)} bytes; a manifest has at most {MAX_MANIFEST_BYTES}")
     try:
-        text = data.decode("utf-8")
         document: object = json.loads(
-            text, object_pairs_hook=build, parse_constant=_refuse_constant, parse_float=_finite
+            data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant, parse_float=_number
         )
-        json.dumps(document, ensure_ascii=False).encode("utf-8")  # a lone surrogate parses but is no text
+        path, flaw = next(_flaws(document, ""), ("", None))
+        if flaw is None:
+            json.dumps(document, ensure_ascii=False).encode("utf-8")  # a lone surrogate parses but is no text
     except UnicodeError as error:
         raise ManifestError(f"manifest.json: not UTF-8 text: {error}") from error
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"manifest.json: not valid JSON: {error}") from error
+    if flaw is not None:
+        raise ManifestError(f"manifest.json: {_spoken(path)}: {flaw}")
     if not isinstance(document, dict):
         raise ManifestError(f"manifest.json: expected an object at the top, got {type(document).__name__}")
-    found = cast("dict[str, Any]", document)
-    if duplicated:
-        path, key = next(_find_duplicates(found, ""))
-        raise ManifestError(f"manifest.json: {path.lstrip('.') or 'top level'}: the key {key!r} is given twice")
-    return found
+    return cast("dict[str, Any]", document)
 
 
-def _refuse_constant(token: str) -> float:
-    raise ValueError(f"{token} is no JSON number")
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    if len(built) < len(pairs):
+        for key, count in Counter(key for key, _ in pairs).items():
+            if count > 1:
+                built[key] = _Flaw("the key is given twice")
+    return built
 
 
-def _finite(token: str) -> float:
+def _constant(token: str) -> _Flaw:
+    return _Flaw(f"{token} is no JSON number")
+
+
+def _number(token: str) -> float | _Flaw:
     value = float(token)
-    if not math.isfinite(value):
-        raise ValueError(f"the number {token} is too large for a float64")
-    return value
+    return value if math.isfinite(value) else _Flaw(f"the number {token[:40]} is too large for a float64")
 
 
-def _find_duplicates(value: object, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, _Duplicated):
-        yield path, value.key
+def _flaws(value: object, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, _Flaw):
+        yield path, value.message
     for step, child in _items(value):
-        yield from _find_duplicates(child, path + step)
+        yield from _flaws(child, path + step)
+
+
+def _spoken(path: str) -> str:
+    return path.lstrip(".") or "top level"
 
 
 def _items(value: object) -> Iterator[tuple[str, Any]]:

@@ -94,6 +94,9 @@ QUATERNION_KINDS = frozenset(
 )
 """Kinds whose four-element form is a quaternion, so that the order of its elements has to be named."""
 
+POSE_KINDS = frozenset(kind for kind in KINDS if kind.endswith("/pose"))
+"""Kinds that mix a position and a rotation, so that their elements have to be named."""
+
 JOINT_KINDS = frozenset(kind for kind in KINDS if "/joint/" in kind) | {"kp", "kd"}
 """Kinds whose last axis runs over joints."""
 

@@ -6,12 +6,15 @@ that agree, names that exist) is in `ashore.spec.checks`; how they become JSON a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 FORMAT = "ashore-policy-package"
 SCHEMA_VERSION = 1
+SINGLE_PASS = "single_pass"  # noqa: S105 - a runner, not a word to keep
 BATCH = "batch"
 """The one symbolic dimension: how many environments (or robots) are served at once, chosen when a package is loaded."""
 
@@ -25,6 +28,12 @@ Role: TypeAlias = Literal["recurrent", "history", "last_action", "filter", "coun
 ResetRule: TypeAlias = Literal["initial", "keep"]
 Severity: TypeAlias = Literal["info", "warning", "error"]
 Sha256: TypeAlias = str
+
+RATES: tuple[Rate, ...] = ("policy", "substep")
+"""The rates that callers drive; a loop is driven by a runner."""
+
+CALLS: Mapping[Rate, str] = MappingProxyType({"policy": "step", "substep": "substep"})
+"""Rate -> the method of a policy that runs it."""
 Json: TypeAlias = Any
 """Any JSON value; checked to be finite and well-formed when the manifest is read."""
 
@@ -91,19 +100,37 @@ class Artifact(Record, frozen=True, kw_only=True):
     """A stage as one backend stores it."""
 
     path: str
+    """The file that is opened."""
+
+    data: tuple[str, ...] = ()
+    """Further files that it needs, such as weights."""
+
+    exporter: str | None = None
+    """What wrote it, with its version."""
+
     opset: int | None = None
     ir_version: int | None = None
 
 
+class Processor(Record, frozen=True, kw_only=True):
+    """A torch-free transform that a stage is, instead of an artifact."""
+
+    type: str
+    params: dict[str, Json] = {}
+    assets: tuple[str, ...] = ()
+    """Files of the package that it reads, such as statistics."""
+
+
 class Stage(Record, frozen=True, kw_only=True):
-    """One pure function with named ports, run at one rate."""
+    """One pure function with named ports, run at one rate: an artifact per backend, or a processor."""
 
     rate: Rate
     inputs: dict[str, Port]
     outputs: dict[str, Port]
-    artifacts: dict[str, Artifact]
+    artifacts: dict[str, Artifact] = {}
     """Backend name -> artifact. Port names are the same in every artifact."""
 
+    processor: Processor | None = None
     description: str | None = None
 
 
@@ -132,21 +159,11 @@ class Timing(Record, frozen=True, kw_only=True):
     """Substeps per decision."""
 
 
-class Processor(Record, frozen=True, kw_only=True):
-    """A torch-free transform of one package input (before the stages) or output (after them)."""
+class Runner(Record, frozen=True, kw_only=True):
+    """How the stages of one decision are run. ``single_pass``: each stage of a rate once, in dependency order."""
 
-    type: str
-    port: str
+    type: str = SINGLE_PASS
     params: dict[str, Json] = {}
-    artifact: str | None = None
-    """A safetensors file of the package that holds the processor's arrays."""
-
-
-class SinglePass(Record, frozen=True, kw_only=True, tag_field="type", tag="single_pass"):
-    """Every stage of a rate runs once, in dependency order."""
-
-
-Runner: TypeAlias = SinglePass
 
 
 class JointLimits(Record, frozen=True, kw_only=True):
@@ -184,19 +201,27 @@ class Finding(Record, frozen=True, kw_only=True):
     remedy: str | None = None
 
 
+class BackendResult(Record, frozen=True, kw_only=True):
+    """The largest absolute differences that one backend showed when the package was written."""
+
+    backend: str
+    runtime: str
+    """What ran it, with its version."""
+
+    max_abs_error_stepwise: float
+    max_abs_error_free_running: float
+
+
 class Verification(Record, frozen=True, kw_only=True):
     """What was proven about the package when it was written."""
 
     status: Literal["passed", "skipped"]
-    backend: str | None = None
-    runtime: str | None = None
     steps: int = 0
     substeps: int = 0
     resets: int = 0
-    atol: float = 0.0
-    rtol: float = 0.0
-    max_abs_error_stepwise: float | None = None
-    max_abs_error_free_running: float | None = None
+    atol: float | None = None
+    rtol: float | None = None
+    results: tuple[BackendResult, ...] = ()
 
 
 class Git(Record, frozen=True, kw_only=True):
@@ -255,9 +280,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     stages: dict[str, Stage]
     wires: tuple[Wire, ...]
     states: dict[str, State] = {}
-    preprocessors: tuple[Processor, ...] = ()
-    postprocessors: tuple[Processor, ...] = ()
-    runner: Runner = SinglePass()
+    runner: Runner = Runner()
     joints: tuple[Joint, ...] = ()
     findings: tuple[Finding, ...] = ()
     verification: Verification | None = None
@@ -265,3 +288,8 @@ class Manifest(Record, frozen=True, kw_only=True):
     """Every file of the package but the manifest itself, by its path."""
 
     metadata: dict[str, Json] = {}
+
+
+def concrete(shape: tuple[Dim, ...], batch: int) -> tuple[int, ...]:
+    """A shape with the symbolic batch axis given its length."""
+    return tuple(batch if dim == BATCH else dim for dim in shape)

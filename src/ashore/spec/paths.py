@@ -13,6 +13,7 @@ STATE = "state.safetensors"
 GOLDEN = "golden.safetensors"
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
 
 
 def path_problem(path: str) -> str | None:
@@ -26,4 +27,6 @@ def path_problem(path: str) -> str | None:
             return "a path has no empty, '.' or '..' part"
         if not _SEGMENT.fullmatch(segment):
             return f"the part {segment!r} is not made of letters, digits, '_', '-' and '.'"
+        if segment.endswith(".") or segment.partition(".")[0].lower() in _DEVICES:
+            return f"the part {segment!r} is no file name on some systems"
     return None

@@ -5,7 +5,7 @@ Both the checks of a manifest and the runtime's plan ask these questions, so the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
@@ -27,31 +27,36 @@ class Endpoint(NamedTuple):
 
 
 class Wiring:
-    """The wires that make sense, and the problems of those that do not."""
+    """The wires of a manifest that make sense."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
         self.wires: dict[int, tuple[Endpoint, Endpoint]] = {}
-        """Index in the manifest -> its two ends; wires with problems are left out."""
+        """Index in the manifest -> its two ends; those that `problems` tells of are left out."""
 
-        self.problems: list[str] = []
-        sources, targets = _ends(manifest)
+        self._sources, self._targets = _ends(manifest)
         for index, wire in enumerate(manifest.wires):
-            source = self._end(f"wires[{index}].source", wire.source, sources)
-            target = self._end(f"wires[{index}].target", wire.target, targets)
-            if source is None or target is None:
-                continue
-            if target.group in ("states", "outputs") and source.group not in manifest.stages:
-                self.problems.append(
-                    f"wires[{index}]: {target} is written by {source}; only a stage output may write it"
-                )
-                continue
-            self.wires[index] = source, target
+            source, target = _split(wire.source), _split(wire.target)
+            if source in self._sources and target in self._targets and _may_write(manifest, source, target):
+                self.wires[index] = source, target
         self._into: dict[Endpoint, list[Endpoint]] = {}
         self._out_of: dict[Endpoint, list[Endpoint]] = {}
         for source, target in self.wires.values():
             self._into.setdefault(target, []).append(source)
             self._out_of.setdefault(source, []).append(target)
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the wires that are left out."""
+        for index, wire in enumerate(self._manifest.wires):
+            if index in self.wires:
+                continue
+            ends = (("source", wire.source, self._sources), ("target", wire.target, self._targets))
+            dangling = [(side, text, known) for side, text, known in ends if _split(text) not in known]
+            for side, text, known in dangling:
+                hint = suggestion(text, map(str, known))
+                yield f"wires[{index}].{side}: {text!r} is nothing that a wire can have as its {side}{hint}"
+            if not dangling:
+                yield f"wires[{index}]: {wire.target} is written by {wire.source}; only a stage output may write it"
 
     def into(self, target: Endpoint) -> list[Endpoint]:
         """Where the wires that end at `target` start."""
@@ -109,14 +114,14 @@ class Wiring:
             return list(error.args[1])
         return None
 
-    def _end(self, path: str, text: str, known: set[Endpoint]) -> Endpoint | None:
-        group, slash, name = text.partition("/")
-        endpoint = Endpoint(group, name)
-        if slash and endpoint in known:
-            return endpoint
-        side, hint = path.rpartition(".")[2], suggestion(text, map(str, known))
-        self.problems.append(f"{path}: {text!r} is nothing that a wire can have as its {side}{hint}")
-        return None
+
+def _split(text: str) -> Endpoint:
+    group, _, name = text.partition("/")
+    return Endpoint(group, name)
+
+
+def _may_write(manifest: Manifest, source: Endpoint, target: Endpoint) -> bool:
+    return target.group not in ("states", "outputs") or source.group in manifest.stages
 
 
 def _ends(manifest: Manifest) -> tuple[set[Endpoint], set[Endpoint]]:

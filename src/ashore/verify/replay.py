@@ -7,22 +7,22 @@ compared both times. Nothing here needs torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
-from ashore.errors import AshoreError, VerificationError
+from ashore.errors import AshoreError, InputError, VerificationError
 from ashore.package import Array, Arrays, Golden, Package, Tick, batch_of
-from ashore.runtime import Policy, Snapshot, load
-from ashore.spec import Manifest, Rate
+from ashore.runtime import BackendChoice, Policy, Snapshot, load
+from ashore.spec import CALLS, Manifest
 
 Mode = Literal["stepwise", "free_running"]
 MODES: tuple[Mode, ...] = ("stepwise", "free_running")
 DEFAULT_ATOL = 1e-5
 DEFAULT_RTOL = 1e-5
-_CALLS: Mapping[Rate, str] = {"policy": "step", "substep": "substep"}
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Mismatch:
     """``"outputs/action"`` or ``"states/h"``; empty for an error."""
 
     element: str
-    expected: float | None
-    got: float | None
+    expected: float | int | bool | None
+    got: float | int | bool | None
     message: str
 
 
@@ -55,6 +55,9 @@ class Report:
     resets: int
     atol: float
     rtol: float
+    tolerance_from: Literal["default", "package", "caller"]
+    """Who chose the tolerance: a package may ask for a looser one than the default."""
+
     max_abs_error: dict[Mode, dict[str, float]] = field(default_factory=lambda: {mode: {} for mode in MODES})
     """Mode -> port -> the largest absolute difference in the rollout."""
 
@@ -73,7 +76,7 @@ class Report:
 def replay(
     package: Package,
     *,
-    backend: str = "onnx",
+    backend: BackendChoice = "onnx",
     atol: float | None = None,
     rtol: float | None = None,
     advance: Callable[[], None] = lambda: None,
@@ -83,7 +86,7 @@ def replay(
     Args:
         package: what to verify.
         backend: what runs the stages.
-        atol: absolute tolerance; the one the package was verified with when it was written, else 1e-5.
+        atol: absolute tolerance; by default the one the package was verified with when it was written, else 1e-5.
         rtol: relative tolerance, likewise.
         advance: called after each tick of each mode, for a progress bar.
 
@@ -93,19 +96,22 @@ def replay(
     manifest, golden = package.manifest, package.golden()
     if golden is None:
         raise VerificationError(f"{package.path}: the package holds no golden rollout, so there is nothing to compare")
+    for name, given in (("atol", atol), ("rtol", rtol)):
+        if given is not None and not 0.0 <= given < math.inf:
+            raise InputError(f"verify: {name}: expected a number from 0, got {given}")
     recorded = manifest.verification
-    if recorded is not None and recorded.status == "passed":
-        atol, rtol = recorded.atol if atol is None else atol, recorded.rtol if rtol is None else rtol
+    proven = recorded is not None and recorded.status == "passed"
     batch = batch_of(golden, manifest)
     report = Report(
         package=manifest.name,
-        backend=backend,
+        backend=backend if isinstance(backend, str) else ", ".join(f"{k}: {v}" for k, v in backend.items()),
         batch=batch,
         steps=golden.count("policy"),
         substeps=golden.count("substep"),
         resets=golden.resets,
-        atol=DEFAULT_ATOL if atol is None else atol,
-        rtol=DEFAULT_RTOL if rtol is None else rtol,
+        atol=_first(atol, recorded.atol if recorded and proven else None, DEFAULT_ATOL),
+        rtol=_first(rtol, recorded.rtol if recorded and proven else None, DEFAULT_RTOL),
+        tolerance_from="caller" if (atol, rtol) != (None, None) else "package" if proven else "default",
     )
     for mode in MODES:
         _Replay(load(package, backend=backend, batch=batch), golden, report, mode).run(advance)
@@ -123,7 +129,7 @@ class _Replay:
 
     def run(self, advance: Callable[[], None]) -> None:
         for tick in self._golden.ticks:
-            call = _CALLS[tick.rate]
+            call = CALLS[tick.rate]
             label = f"{call} {self._counts[call]}"
             self._counts[call] += 1
             try:
@@ -155,20 +161,31 @@ class _Replay:
             port = f"{group}/{name}"
             difference = _difference(wanted, got[name])
             worst[port] = max(worst.get(port, 0.0), float(difference.max(initial=0.0)))
-            allowed = self._report.atol + self._report.rtol * np.abs(wanted) if wanted.dtype.kind == "f" else 0.0
-            wrong = (difference > allowed) | (np.isinf(difference))
+            wrong = difference > self._allowed(wanted)
             if wrong.any():
                 index = tuple(int(part) for part in np.argwhere(wrong)[0])
                 found.append(self._mismatch(tick, label, port, index, wanted, got[name]))
         return found
 
+    def _allowed(self, wanted: Array) -> Array:
+        """How far each element may be off: nothing for whole numbers, and for infinities."""
+        if wanted.dtype.kind != "f":
+            return np.zeros(wanted.shape)
+        with np.errstate(invalid="ignore"):
+            allowed = self._report.atol + self._report.rtol * np.abs(wanted.astype(np.float64))
+        return np.where(np.isfinite(allowed), allowed, 0.0)
+
     def _mismatch(
         self, tick: Tick, label: str, port: str, index: tuple[int, ...], wanted: Array, got: Array
     ) -> Mismatch:
         element = _element(self._policy.manifest, port, index)
-        expected, found = float(wanted[index]), float(got[index])
+        expected, found = wanted[index].item(), got[index].item()
         message = f"{label}: {port}{element}: expected {expected!r}, got {found!r}"
         return Mismatch(self._mode, tick.index, label, port, element, expected, found, message)
+
+
+def _first(*choices: float | None) -> float:
+    return next(choice for choice in choices if choice is not None)
 
 
 def _difference(wanted: Array, got: Array) -> Array:
@@ -176,9 +193,9 @@ def _difference(wanted: Array, got: Array) -> Array:
     same = (wanted == got) | ((wanted != wanted) & (got != got))
     with np.errstate(invalid="ignore", over="ignore"):
         difference = np.abs(wanted.astype(np.float64) - got.astype(np.float64))
-    difference[np.isnan(difference)] = np.inf
     # Large integers may differ by less than a float64 can show.
-    return np.where(same, 0.0, np.maximum(difference, np.finfo(np.float64).tiny))
+    difference = np.where(np.isnan(difference), np.inf, np.maximum(difference, np.finfo(np.float64).tiny))
+    return np.where(same, 0.0, difference)
 
 
 def _element(manifest: Manifest, port: str, index: tuple[int, ...]) -> str:

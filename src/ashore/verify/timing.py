@@ -16,15 +16,16 @@ from typing import TypeAlias
 import numpy as np
 
 from ashore.errors import BackendError
-from ashore.package import Array, Arrays, Package, batch_of, concrete
+from ashore.package import Array, Arrays, Package, batch_of
+from ashore.processors import build
 from ashore.runtime import Options, load
 from ashore.runtime.onnx import open_session
-from ashore.spec import Endpoint, Rate, Wiring
+from ashore.spec import RATES, Endpoint, Rate, Wiring, concrete
 
 ROUND = 20
 WARMUP = 200
 
-_SessionRun: TypeAlias = "Callable[[None, dict[str, Array]], list[Array]]"
+_Run: TypeAlias = "Callable[[None, dict[str, Array]], list[Array]]"
 _Move: TypeAlias = "tuple[int, dict[str, Array], str]"
 """(which result, the feed it goes into, under which name)."""
 
@@ -54,24 +55,32 @@ class Timing:
 
 
 def take_turns(
-    candidates: Mapping[str, Callable[[], object]], samples: int, advance: Callable[[int], None] = lambda _: None
+    candidates: Mapping[str, Callable[[], object]],
+    samples: int,
+    *,
+    reset: Callable[[], None] = lambda: None,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Latency]:
     """Measure functions that take turns, with garbage collection off.
 
     Args:
         candidates: name -> what to call.
         samples: calls of each.
+        reset: called before each round, so that nothing runs on for ever with the same inputs.
         advance: called with the number of calls made since the last time, for a progress bar.
     """
     taken = {name: np.zeros(samples, np.int64) for name in candidates}
-    for call in candidates.values():
-        for _ in range(WARMUP):
-            call()
+    for _ in range(WARMUP // ROUND):
+        reset()
+        for call in candidates.values():
+            for _ in range(ROUND):
+                call()
     enabled = gc.isenabled()
     gc.disable()
     try:
         for start in range(0, samples, ROUND):
             stop = min(start + ROUND, samples)
+            reset()
             for name, call in candidates.items():
                 times = taken[name]
                 for index in range(start, stop):
@@ -94,21 +103,29 @@ def bench(
         package: what to measure. Its inputs come from its golden rollout, or are random if it has none.
         threads: threads within one operation, for both candidates.
         samples: calls of each candidate.
-        advance: as in `take_turns`.
+        advance: called with the number of calls made since the last time, for a progress bar.
     """
     policy = load(package, threads=threads)
-    timings: list[Timing] = []
+    inputs = {rate: _example(package, rate) for rate in RATES}
     calls: dict[Rate, Callable[[Arrays], object]] = {"policy": policy.step, "substep": policy.substep}
-    for rate, call in calls.items():
-        if any(stage.rate == rate for stage in package.manifest.stages.values()):
-            inputs = _example(package, rate)
-            bare = bare_call(package, rate, inputs, threads=threads)
-            taken = take_turns({"policy": partial(call, inputs), "bare": bare}, samples, advance)
-            timings.append(Timing(rate, taken["policy"], taken["bare"]))
+    timings: list[Timing] = []
+    for rate in RATES:
+        if not any(stage.rate == rate for stage in package.manifest.stages.values()):
+            continue
+        bare = Bare(package, rate, inputs[rate], threads=threads)
+
+        def reset(bare: Bare = bare) -> None:
+            bare.reset()
+            policy.reset()
+            policy.step(inputs["policy"])
+
+        candidates = {"policy": partial(calls[rate], inputs[rate]), "bare": bare.call}
+        taken = take_turns(candidates, samples, reset=reset, advance=advance)
+        timings.append(Timing(rate, taken["policy"], taken["bare"]))
     return timings
 
 
-def bare_call(package: Package, rate: Rate, inputs: Arrays, *, threads: int = 1) -> Callable[[], object]:
+class Bare:
     """A rate of a package, run as one would by hand.
 
     Args:
@@ -117,35 +134,55 @@ def bare_call(package: Package, rate: Rate, inputs: Arrays, *, threads: int = 1)
         inputs: the package inputs of that rate, the same in every call.
         threads: threads within one operation.
     """
-    manifest, graph = package.manifest, Wiring(package.manifest)
-    values = {Endpoint("inputs", name): value for name, value in inputs.items()}
-    values |= {Endpoint("states", name): value for name, value in package.initial_state().items()}
-    feeds: dict[str, dict[str, Array]] = {}
-    for name in (stage for stage in graph.order() if manifest.stages[stage].rate == rate):
-        sources = {port: graph.into(Endpoint(name, port))[0] for port in manifest.stages[name].inputs}
-        feeds[name] = {port: values[source] for port, source in sources.items() if source in values}
-    stages: list[tuple[_SessionRun, dict[str, Array], list[_Move]]] = []
-    for name, feed in feeds.items():
-        artifact = manifest.stages[name].artifacts.get("onnx")
-        if artifact is None:
-            raise BackendError(f"stage {name!r} has no ONNX artifact to measure")
-        session = open_session(package.read(artifact.path), Options(threads=threads), artifact.path)
-        moves: list[_Move] = []
-        for index, port in enumerate(output.name for output in session.get_outputs()):
-            targets = graph.out_of(Endpoint(name, port))
-            readers = [reader for target in targets if target.group == "states" for reader in graph.out_of(target)]
-            moves += [(index, feeds[end.group], end.name) for end in (*targets, *readers) if end.group in feeds]
-        stages.append((session.run, feed, moves))
-    if len(stages) == 1 and not stages[0][2]:
-        return partial(stages[0][0], None, stages[0][1])
 
-    def call() -> None:
-        for run, feed, moves in stages:
+    def __init__(self, package: Package, rate: Rate, inputs: Arrays, *, threads: int = 1) -> None:
+        manifest, graph = package.manifest, Wiring(package.manifest)
+        values = {Endpoint("inputs", name): value for name, value in inputs.items()}
+        values |= {Endpoint("states", name): value for name, value in package.initial_state().items()}
+        feeds: dict[str, dict[str, Array]] = {}
+        for name in (stage for stage in graph.order() if manifest.stages[stage].rate == rate):
+            sources = {port: graph.into(Endpoint(name, port))[0] for port in manifest.stages[name].inputs}
+            feeds[name] = {port: values[source] for port, source in sources.items() if source in values}
+        self._stages: list[tuple[_Run, dict[str, Array], list[_Move]]] = []
+        for name, feed in feeds.items():
+            run, ports = _by_hand(package, name, threads)
+            moves: list[_Move] = []
+            for index, port in enumerate(ports):
+                targets = graph.out_of(Endpoint(name, port))
+                readers = [reader for target in targets if target.group == "states" for reader in graph.out_of(target)]
+                moves += [(index, feeds[end.group], end.name) for end in (*targets, *readers) if end.group in feeds]
+            self._stages.append((run, feed, moves))
+        self._begin = [(feed, dict(feed)) for feed in feeds.values()]
+        only, first_feed, moves = self._stages[0]
+        self.call: Callable[[], object] = self._run
+        """Runs the rate once."""
+
+        if len(self._stages) == 1 and not moves:
+            self.call = partial(only, None, first_feed)
+
+    def reset(self) -> None:
+        """Start with the initial states again."""
+        for feed, start in self._begin:
+            feed.update(start)
+
+    def _run(self) -> None:
+        for run, feed, moves in self._stages:
             results = run(None, feed)
             for index, other, port in moves:
                 other[port] = results[index]
 
-    return call
+
+def _by_hand(package: Package, name: str, threads: int) -> tuple[_Run, list[str]]:
+    """How a stage is run without a policy, and the names of its results in order."""
+    stage, where = package.manifest.stages[name], f"{package.path}: stage {name!r}"
+    if stage.processor is not None:
+        apply, ports = build(where, stage, package.read), list(stage.outputs)
+        return lambda _, feed: [apply(feed)[port] for port in ports], ports
+    artifact = stage.artifacts.get("onnx")
+    if artifact is None:
+        raise BackendError(f"{where} has no ONNX artifact to measure")
+    session = open_session(package.read(artifact.path), Options(threads=threads), where)
+    return session.run, [output.name for output in session.get_outputs()]
 
 
 def _example(package: Package, rate: Rate) -> dict[str, Array]:
@@ -158,7 +195,7 @@ def _example(package: Package, rate: Rate) -> dict[str, Array]:
     rng = np.random.default_rng(0)
     ports = {name: package.manifest.inputs[name] for name in Wiring(package.manifest).inputs_of(rate)}
     return {
-        name: (rng.standard_normal(concrete(port.shape, 1)) * port.dtype.startswith("float")).astype(port.dtype)
+        name: np.asarray(rng.standard_normal(concrete(port.shape, 1)) * port.dtype.startswith("float"), port.dtype)
         for name, port in ports.items()
     }
 
