@@ -7,7 +7,7 @@ A message says where, what was expected, what was found, and what to do. Nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters but tab and newline, marks that turn the direction of text, and halves of characters."""
@@ -61,6 +61,14 @@ class OrderError(AshoreError):
 
 class BackendError(AshoreError):
     """A backend is missing, refuses an artifact, or failed while running it."""
+
+
+class ExportError(AshoreError):
+    """An export would not have been exact. `findings` says why, each with its line."""
+
+    def __init__(self, message: str, findings: Sequence[object] = ()) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
 
 
 class VerificationError(AshoreError):

@@ -352,7 +352,7 @@ def pickle_as_artifact(package: Path) -> None:
     change_file(package, "artifacts/act.onnx", pickle.dumps(Bomb()))
 
 
-@attack("stage 'act' has no artifact for 'onnx'; it has \\['pickle'\\]")
+@attack("stage 'act' has artifacts only for \\['pickle'\\], and this Ashore runs")
 def backend_that_would_run_code(package: Path) -> None:
     def change(document: dict[str, Any]) -> None:
         document["stages"]["act"]["artifacts"] = {"pickle": {"path": "artifacts/act.onnx"}}
@@ -412,3 +412,41 @@ def test_every_attack_is_one_clear_error(name: str, tmp_path: Path, monkeypatch:
 
 def test_there_are_at_least_thirty_attacks() -> None:
     assert len(ATTACKS) >= 30
+
+
+def test_what_would_be_unpickled_is_not_opened_unless_somebody_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = support.write_arm(tmp_path / "arm").path
+    change_file(package, "artifacts/act.onnx", pickle.dumps(Bomb()))
+
+    def change(document: dict[str, Any]) -> None:
+        order = {"inputs": ["v", "held", "f_in", "n_in"], "outputs": ["torque", "f_out", "n_out"]}
+        document["stages"]["act"]["artifacts"] = {"pt2": {"path": "artifacts/act.onnx", **order}}
+
+    edit_manifest(package, change)
+    monkeypatch.chdir(tmp_path)
+    for use in (lambda: ashore.load(package), lambda: replay(read(package))):
+        with pytest.raises(AshoreError, match="can run any code when they are opened"):
+            use()
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("backend", ["torchscript", "pt2"])
+def test_who_asks_for_onnx_never_hands_a_file_to_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    """Torch unpickles some of its files, so only a person may choose it for a package that nobody knows."""
+    package = support.write_arm(tmp_path / "arm").path
+    change_file(package, "artifacts/act.onnx", pickle.dumps(Bomb()))
+
+    def change(document: dict[str, Any]) -> None:
+        order = {"inputs": ["v", "held", "f_in", "n_in"], "outputs": ["torque", "f_out", "n_out"]}
+        document["stages"]["act"]["artifacts"] = {backend: {"path": "artifacts/act.onnx", **order}}
+
+    edit_manifest(package, change)
+    monkeypatch.chdir(tmp_path)
+    for use in (lambda: ashore.load(package, backend="onnx"), lambda: replay(read(package), backend="onnx")):
+        with pytest.raises(AshoreError, match=rf"stage 'act' has no artifact for 'onnx'; it has \['{backend}'\]"):
+            use()
+    assert not (tmp_path / "executed").exists()

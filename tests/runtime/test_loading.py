@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,30 @@ def test_a_stage_without_an_artifact_for_the_backend_is_named(sum_package: Packa
 
     support.edit_manifest(sum_package.path, rename)
     with pytest.raises(BackendError, match=r"sum: stage 'policy' has no artifact for 'onnx'; it has \['openvino'\]"):
+        ashore.load(sum_package.path, backend="onnx")
+    with pytest.raises(
+        BackendError, match=r"sum: stage 'policy' has artifacts only for \['openvino'\], and this Ashore"
+    ):
         ashore.load(sum_package.path)
+
+
+def test_an_alias_of_a_backend_is_as_good_as_its_name(arm_package: Package) -> None:
+    assert ashore.load(arm_package, backend="onnx-dynamo").manifest.name == "arm"
+    assert ashore.load(arm_package, backend={"act": "onnx-torchscript"}).manifest.name == "arm"
+    with pytest.raises(BackendError, match=r"stage 'act' has no artifact for 'torchscript'; it has \['onnx'\]"):
+        ashore.load(arm_package, backend={"act": "jit-trace"})
+
+
+@pytest.mark.parametrize("backend", [None, {}])
+def test_if_no_backend_is_chosen_onnx_runs(sum_package: Package, backend: dict[str, str] | None) -> None:
+    def add(document: dict) -> None:
+        document["stages"]["policy"]["artifacts"]["a-first-by-name"] = {"path": "artifacts/policy.onnx"}
+
+    support.edit_manifest(sum_package.path, add)
+    x = support.f32(1, 2, 3)
+    np.testing.assert_array_equal(
+        ashore.load(sum_package.path, backend=backend).step({"x": x})["y"], support.Sum().step(x)
+    )
 
 
 def test_a_processor_nobody_knows_is_an_error(sum_package: Package) -> None:
@@ -68,7 +92,9 @@ def test_backends_are_chosen_for_all_stages_or_for_each(arm_package: Package) ->
         ({"batch": "3"}, "batch: expected a whole number from 1, got '3'"),
         ({"batch": True}, "batch: expected a whole number from 1, got True"),
         ({"batch": 2}, "exported for a fixed batch; it cannot be loaded with batch=2"),
-        ({"backend": None}, "backend: expected a name, or a mapping from stage to name, got None"),
+        ({"backend": 5}, "backend: expected a name, or a mapping from stage to name, got 5"),
+        ({"backend": ["onnx"]}, r"backend: expected a name, or a mapping from stage to name, got \['onnx'\]"),
+        ({"backend": {"policy": None}}, "backend: expected a name, or a mapping from stage to name"),
         ({"backend": {"policy": 5}}, "backend: expected a name, or a mapping from stage to name"),
         ({"providers": "CPUExecutionProvider"}, "providers: expected a list of names, .* got 'CPUExecutionProvider'"),
         ({"providers": []}, r"providers: expected a list of names, .* got \[\]"),
@@ -152,7 +178,11 @@ def test_two_policies_of_one_package_do_not_share_state(sum_package: Package) ->
 def test_the_root_package_exports_its_names_lazily() -> None:
     assert {"load", "Policy", "AshoreError"} <= set(ashore.__all__)
     for name in ashore.__all__:
-        assert getattr(ashore, name) is not None
+        if name == "record" and "ASHORE_NO_TORCH" in os.environ:
+            with pytest.raises(ModuleNotFoundError, match="torch"):
+                _ = ashore.record
+        else:
+            assert getattr(ashore, name) is not None
     assert ashore.package.read is not None
     assert ashore.verify.replay is not None
     with pytest.raises(AttributeError, match="module 'ashore' has no attribute 'lode'"):

@@ -25,7 +25,7 @@ def stage(inputs: dict[str, Port] = INPUTS, outputs: dict[str, Port] = OUTPUTS) 
 
 
 def open_model(data: bytes, made: Stage | None = None) -> object:
-    return OnnxBackend().open("stage", [data], made or stage(), Options())
+    return OnnxBackend().open("stage", Artifact(path="a.onnx"), [data], made or stage(), Options())
 
 
 def port(**fields: Any) -> Port:
@@ -55,7 +55,7 @@ def test_the_right_ports_open() -> None:
 def test_an_artifact_of_several_files_is_refused() -> None:
     data = support.model(support.SUM_MODEL)
     with pytest.raises(BackendError, match="stage: an ONNX artifact is one file, with its weights inside; got 2"):
-        OnnxBackend().open("stage", [data, b"weights"], stage(), Options())
+        OnnxBackend().open("stage", Artifact(path="a.onnx"), [data, b"weights"], stage(), Options())
 
 
 @pytest.mark.parametrize("data", [b"", b"not onnx", b"\x08\x0a" * 50, support.model(support.SUM_MODEL)[:-10]])

@@ -14,9 +14,11 @@ import pytest
 import ashore
 import support
 from ashore.errors import InputError, NonFiniteError, OrderError
-from ashore.package import Package, write
-from ashore.runtime import Policy, load
+from ashore.package import Package, Recording, pack, write
+from ashore.runtime import Policy, load, single_pass
+from ashore.runtime.inputs import admit
 from ashore.spec import Artifact, Feedback, Manifest, Port, Stage, State, Wire, single_stage
+from ashore.verify import replay
 
 
 @pytest.fixture
@@ -168,6 +170,135 @@ def test_unusual_arrays_that_are_right_are_taken(policy: Policy, tmp_path: Path)
     ):
         policy.reset()
         np.testing.assert_array_equal(policy.step(inputs)["y"], expected)
+
+
+# --- two spellings of an input ---------------------------------------------------------------------------------------
+
+
+def test_an_input_may_be_given_by_the_stage_port_that_it_goes_to(arm_package: Package) -> None:
+    policy, reference = load(arm_package), support.Arm()
+    for tick, (q, v) in enumerate(zip(*(support.inputs_like((1, 2), 6, seed=seed) for seed in (31, 32)), strict=True)):
+        if tick == 3:
+            policy.reset()
+            reference.reset()
+        q_name, v_name = ("q", "v") if tick % 2 else ("decide/q", "act/v")
+        out = policy.step({q_name: q})
+        assert out.keys() == {"action"}
+        np.testing.assert_array_equal(out["action"], reference.step({"q": q})["action"])
+        out = policy.substep({v_name: v})
+        assert out.keys() == {"torque"}
+        np.testing.assert_array_equal(out["torque"], reference.substep({"v": v})["torque"])
+
+
+Q = support.f32(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"q": Q, "decide/q": Q}, "step: input 'q' is given twice, as 'q' and as 'decide/q'; give it once"),
+        ({"decide/q": Q, "q": Q}, "step: input 'q' is given twice, as 'q' and as 'decide/q'; give it once"),
+        ({"decid/q": Q}, r"step: input 'decid/q' is unknown; did you mean 'decide/q'\?"),
+        ({"decide/last": Q}, r"step: input 'decide/last' is unknown"),  # a state feeds it
+        ({"inputs/q": Q}, r"step: input 'inputs/q' is unknown"),
+        ({"act/v": Q}, r"step: input 'act/v' is unknown"),  # it is one of substeps
+        ({"decide/q": Q, "z": Q}, r"step: input 'z' is unknown"),
+        ({"decide/q": Q[0]}, r"step: input 'q': expected shape \[1, 2\], got \[2\]"),
+        ({"decide/q": support.f32(1, np.nan)}, r"step: input 'q'\[0, 1\] \(elbow\) is nan"),
+    ],
+)
+def test_the_other_spelling_is_checked_as_strictly(arm_package: Package, inputs: Any, message: str) -> None:
+    policy = load(arm_package)
+    policy.step({"q": Q})
+    before = policy.state()
+    with pytest.raises(InputError, match=message):
+        policy.step(inputs)
+    assert policy.state() == before
+
+
+def test_substeps_refuse_both_spellings_at_once(arm_package: Package) -> None:
+    policy = load(arm_package)
+    policy.step({"q": Q})
+    with pytest.raises(InputError, match="substep: input 'v' is given twice, as 'v' and as 'act/v'; give it once"):
+        policy.substep({"v": Q, "act/v": Q})
+    with pytest.raises(InputError, match="substep: input 'decide/q' is unknown"):
+        policy.substep({"decide/q": Q})
+
+
+def test_a_state_has_one_spelling(policy: Policy) -> None:
+    with pytest.raises(InputError, match="restore: state 'policy/h_in' is unknown"):
+        policy.restore({"policy/h_in": X})
+
+
+def two_nodes(out: Path, *wires: tuple[str, str]) -> Package:
+    """Stages a and b, each with a port x; output a/y is twice what a gets, b/y three times what b gets."""
+    port = Port(dtype="float32", shape=(1, 2))
+    text = "p (float[1,2] x) => (float[1,2] y) {{\nk = Constant<value_float = {}>()\ny = Mul(x, k)\n}}"
+    stages = {
+        name: Stage(
+            rate="policy", inputs={"x": port}, outputs={"y": port}, artifacts={"onnx": Artifact(path=f"{name}.onnx")}
+        )
+        for name in "ab"
+    }
+    manifest = Manifest(
+        name="two",
+        inputs={source: port for source, _ in wires},
+        outputs={"a/y": port, "b/y": port},
+        stages=stages,
+        wires=(
+            *(Wire(f"inputs/{source}", target) for source, target in wires),
+            Wire("a/y", "outputs/a/y"),
+            Wire("b/y", "outputs/b/y"),
+        ),
+    )
+    recording = Recording()
+    given = {source: support.f32(1, number) for number, source in enumerate(manifest.inputs)}
+    factors = {"a": np.float32(2), "b": np.float32(3)}
+    results = {f"{target[0]}/y": given[source] * factors[target[0]] for source, target in wires}
+    recording.step(given, results)
+    files = {f"{name}.onnx": support.model(text.format(f"{factor}")) for name, factor in factors.items()}
+    return write(out, manifest, files=files, golden=recording.golden())
+
+
+def test_package_ports_may_be_called_node_slash_port(tmp_path: Path) -> None:
+    """Where two nodes share a port name, that is what tells them apart."""
+    package = pack(two_nodes(tmp_path / "p", ("a/x", "a/x"), ("b/x", "b/x")), tmp_path / "p.ashore")
+    assert replay(package).passed
+    policy = load(package.path)
+    assert policy.step_inputs == ("a/x", "b/x")
+    out = policy.step({"a/x": support.f32(1, 2), "b/x": support.f32(10, 20)})
+    assert {name: value.tolist() for name, value in out.items()} == {"a/y": [[2, 4]], "b/y": [[30, 60]]}
+    with pytest.raises(InputError, match=r"input 'x' is unknown"):
+        policy.step({"x": support.f32(1, 2), "b/x": support.f32(10, 20)})
+
+
+def test_a_name_of_the_package_means_itself_even_if_it_looks_like_another_end(tmp_path: Path) -> None:
+    policy = load(two_nodes(tmp_path / "p", ("b/x", "a/x"), ("z", "b/x")))
+    out = policy.step({"b/x": support.f32(1, 2), "z": support.f32(10, 20)})
+    assert {name: value.tolist() for name, value in out.items()} == {"a/y": [[2, 4]], "b/y": [[30, 60]]}
+    out = policy.step({"a/x": support.f32(1, 2), "z": support.f32(10, 20)})
+    assert out["a/y"].tolist() == [[2, 4]]
+    with pytest.raises(InputError, match="input 'b/x' is given twice, as 'b/x' and as 'a/x'"):
+        policy.step({"a/x": support.f32(1, 2), "b/x": support.f32(10, 20)})
+
+
+def test_an_input_that_goes_to_several_ports_has_a_spelling_for_each(tmp_path: Path) -> None:
+    policy = load(two_nodes(tmp_path / "p", ("x", "a/x"), ("x", "b/x")))
+    for name in ("x", "a/x", "b/x"):
+        out = policy.step({name: support.f32(1, 2)})
+        assert (out["a/y"].tolist(), out["b/y"].tolist()) == ([[2, 4]], [[3, 6]])
+    with pytest.raises(InputError, match="input 'x' is given twice, as 'a/x' and as 'b/x'; give it once"):
+        policy.step({"a/x": support.f32(1, 2), "b/x": support.f32(1, 2)})
+
+
+def test_the_usual_spelling_never_takes_the_slow_path(arm_package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, slow = load(arm_package), []
+    monkeypatch.setattr(single_pass, "admit", lambda *given: slow.append(given) or admit(*given))
+    policy.step({"q": Q})
+    policy.substep({"v": Q})
+    assert not slow
+    policy.step({"decide/q": Q})
+    assert len(slow) == 1
 
 
 def test_the_callers_arrays_are_never_written(policy: Policy) -> None:

@@ -13,6 +13,7 @@ from ashore.spec import (
     Artifact,
     BackendResult,
     FileEntry,
+    Frozen,
     Joint,
     JointLimits,
     Limits,
@@ -222,6 +223,63 @@ def test_a_stage_that_feeds_itself_is_a_cycle() -> None:
 )
 def test_a_stage_that_cannot_run_is_refused(fields: dict[str, Any], message: str) -> None:
     refuse(with_stage("act", **fields), message)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"inputs": ("q", "last")}, r"stages\.decide\.artifacts\.jit\.inputs: expected each of .* got \['q', 'last'\]"),
+        (
+            {"inputs": ("q", "q", "last", "n_in")},
+            r"\.inputs: expected each of \['last', 'n_in', 'q'\] once, in some order",
+        ),
+        ({"inputs": ("q", "last", "n")}, r"\.inputs: expected each of .* got \['q', 'last', 'n'\]"),
+        ({"inputs": ()}, r"\.inputs: expected each of .* got \[\]"),
+        ({"inputs": ("action", "n_out")}, r"\.inputs: expected each of"),
+        (
+            {"outputs": ("action",)},
+            r"\.outputs: expected each of \['action', 'n_out'\] once, in some order, got \['action'\]",
+        ),
+        ({"outputs": ("n_out", "action", "action")}, r"\.outputs: expected each of"),
+    ],
+)
+def test_an_order_of_ports_is_one_of_all_the_ports_of_the_stage(fields: dict[str, Any], message: str) -> None:
+    artifacts = support.arm_manifest().stages["decide"].artifacts
+    refuse(with_stage("decide", artifacts={**artifacts, "jit": Artifact(path="a.pt", **fields)}), message)
+
+
+def test_ports_may_stand_in_any_order() -> None:
+    artifact = Artifact(path="a.pt", inputs=("n_in", "q", "last"), outputs=("n_out", "action"))
+    check(with_stage("decide", artifacts={"torchscript": artifact}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": ""}, r"constants\[1\]\.name: a constant needs a name"),
+        ({"shape": (2, -1)}, r"constants\[1\]\.shape: expected lengths from 0, got \[2, -1\]"),
+        ({"values": (1.0, 2.0, 3.0)}, r"constants\[1\]\.values: 3 numbers for the shape \[2, 2\]"),
+        ({"values": ()}, r"constants\[1\]\.values: 0 numbers for the shape \[2, 2\]"),
+        ({"lowest": 1.0}, r"constants\[1\]: lowest and highest come together"),
+        ({"highest": 1.0}, r"constants\[1\]: lowest and highest come together"),
+        ({"lowest": 1.0, "highest": 0.5}, r"constants\[1\]: lowest 1\.0 is above highest 0\.5"),
+        ({"lowest": "inf", "highest": 0.5}, r"constants\[1\]: lowest inf is above highest 0\.5"),
+    ],
+)
+def test_a_constant_that_contradicts_itself_is_refused(fields: dict[str, Any], message: str) -> None:
+    good = Frozen(name="scale", dtype="float32", shape=(2, 2), values=(1.0, 2.0, 3.0, 4.0), lowest=1.0, highest=4.0)
+    bad = Frozen(**{"name": "mask", "dtype": "float32", "shape": (2, 2), **fields})
+    refuse(change(support.arm_manifest(), constants=(good, bad)), message)
+
+
+def test_constants_may_be_empty_scalar_or_not_finite() -> None:
+    made = (
+        Frozen(name="nothing", dtype="int64", shape=(0, 3), values=()),
+        Frozen(name="one", dtype="float32", shape=(), values=(2.5,), lowest=2.5, highest=2.5),
+        Frozen(name="mask", dtype="float32", shape=(9, 9), lowest=float("-inf"), highest=0.0),
+        Frozen(name="hole", dtype="float32", shape=(9, 9), lowest=float("nan"), highest=float("nan")),
+    )
+    check(change(support.arm_manifest(), constants=made))
 
 
 @pytest.mark.parametrize("timing", [None, Timing(policy_dt_s=0.02, decimation=4)])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import support
 from ashore.errors import ManifestError
-from ashore.spec import decode, encode
+from ashore.spec import Frozen, decode, encode
 
 
 def document() -> dict[str, Any]:
@@ -43,6 +43,25 @@ def test_an_action_scale_keeps_all_its_digits() -> None:
     scale = float(np.float32(0.372753))
     manifest = msgspec.structs.replace(support.arm_manifest(), metadata={"scale": scale})
     assert decode(encode(manifest)).metadata["scale"] == scale
+
+
+def test_a_constant_that_is_not_finite_is_kept_as_text() -> None:
+    numbers = (float("-inf"), 0.1, float("nan"), float("inf"))
+    constant = Frozen(name="m", dtype="float32", shape=(4,), values=numbers, lowest=float("nan"), highest=float("nan"))
+    assert constant.values == ("-inf", 0.1, "nan", "inf")
+    manifest = msgspec.structs.replace(support.arm_manifest(), constants=(constant,))
+    stored = json.loads(encode(manifest), parse_constant=lambda token: pytest.fail(f"{token} is no JSON"))
+    assert stored["constants"][0]["values"] == ["-inf", 0.1, "nan", "inf"]
+    assert stored["constants"][0]["lowest"] == "nan"
+    assert decode(encode(manifest)) == manifest
+
+
+@pytest.mark.parametrize("value", ["Infinity", "infinity", "1.0", "", None, True])
+def test_a_constant_holds_numbers_and_nothing_else(value: object) -> None:
+    made = document()
+    made["constants"] = [{"name": "m", "dtype": "float32", "shape": [2], "values": [0.5, value]}]
+    with pytest.raises(ManifestError, match=r"constants\[0\]\.values\[1\]: "):
+        decode_document(made)
 
 
 @pytest.mark.parametrize(

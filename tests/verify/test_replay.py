@@ -10,6 +10,7 @@ import pytest
 import support
 from ashore.errors import InputError, VerificationError
 from ashore.package import Golden, Package, Recording, Tick, read, write
+from ashore.runtime import backend as seam
 from ashore.spec import Artifact, BackendResult, Port, Verification, single_stage
 from ashore.verify import replay
 
@@ -219,3 +220,24 @@ def test_progress_is_reported_for_each_tick_of_each_mode(arm_package: Package) -
     seen: list[None] = []
     replay(arm_package, advance=lambda: seen.append(None))
     assert len(seen) == 2 * 28
+
+
+def test_the_report_says_what_ran_each_stage(arm_package: Package) -> None:
+    assert replay(arm_package).backend == "onnx"
+    assert replay(arm_package, backend="onnx-dynamo").backend == "onnx"
+    assert replay(arm_package, backend={"act": "onnx"}).backend == "onnx"
+
+
+def test_the_report_names_stages_where_they_ran_on_different_backends(
+    arm_package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seam, "BACKENDS", {**seam.BACKENDS, "twin": seam.BACKENDS["onnx"]})
+
+    def rename(document: dict[str, Any]) -> None:
+        artifacts = document["stages"]["act"]["artifacts"]
+        artifacts["twin"] = artifacts.pop("onnx")
+
+    support.edit_manifest(arm_package.path, rename)
+    report = replay(read(arm_package.path))
+    assert report.passed
+    assert report.backend == "act: twin, decide: onnx"

@@ -91,3 +91,13 @@ def test_a_stage_without_onnx_cannot_be_compared(sum_package: Package) -> None:
     support.edit_manifest(sum_package.path, rename)
     with pytest.raises(BackendError, match="stage 'policy' has no ONNX artifact to measure"):
         Bare(read(sum_package.path), "policy", {"x": support.f32(1, 2, 3)})
+
+
+def test_a_package_without_onnx_is_refused_before_anything_opens_it(sum_package: Package) -> None:
+    def rename(document: dict) -> None:
+        artifacts = document["stages"]["policy"]["artifacts"]
+        artifacts["pt2"] = artifacts.pop("onnx")
+
+    support.edit_manifest(sum_package.path, rename)
+    with pytest.raises(BackendError, match=r"stage 'policy' has no artifact for 'onnx'; it has \['pt2'\]"):
+        bench(read(sum_package.path), samples=100)

@@ -18,10 +18,15 @@ from ashore.errors import PackageError, printable
 from ashore.package import Array, Package, read
 from ashore.runtime import Options
 from ashore.runtime.onnx import describe, open_session
-from ashore.spec import RATES, Limits, Manifest, Port, State, Wiring
+from ashore.spec import RATES, Frozen, Limits, Manifest, NonFinite, Port, State, Wiring
 
 _FEW = 6
 """So many numbers are shown one by one; of more, only the range."""
+
+_FEW_FROZEN = 16
+"""The same for constants: a person has to recognise a command among them."""
+
+_STYLES = {"info": "", "warning": "yellow", "error": "red"}
 
 
 def run(path: Path, *, as_json: bool) -> None:
@@ -52,6 +57,7 @@ def _print_package(package: Package) -> None:
     _print_joints(out, manifest)
     _print_states(out, package)
     _print_stages(out, manifest)
+    _print_constants(out, manifest)
     _print_findings(out, manifest)
     _print_pairs(out, "Metadata", ((key, json.dumps(value)) for key, value in manifest.metadata.items()))
     _print_pairs(out, "Origin", _origin(manifest))
@@ -139,12 +145,32 @@ def _print_stages(out: Console, manifest: Manifest) -> None:
         _print_pairs(out, "Wires", ((wire.source, wire.target) for wire in manifest.wires), "from", "to")
 
 
+def _print_constants(out: Console, manifest: Manifest) -> None:
+    if manifest.constants:
+        title = "Frozen constants (never change; check that none is a command)"
+        shown = table(title, "name", "where", "array", "values")
+        for constant in manifest.constants:
+            array = f"{constant.dtype} {_shape(constant.shape)}"
+            shown.add_row(constant.name, constant.where or "-", array, _frozen(constant))
+        _print(out, shown)
+
+
+def _frozen(constant: Frozen) -> str:
+    if constant.values is not None and len(constant.values) <= _FEW_FROZEN:
+        return " ".join(map(_number, constant.values)) or "empty"
+    if constant.lowest is None:
+        return "not recorded"
+    if "nan" in (constant.lowest, constant.highest):
+        return "holds NaN, so it has no range"
+    return _range(_number(constant.lowest), _number(constant.highest))
+
+
 def _print_findings(out: Console, manifest: Manifest) -> None:
     if manifest.findings:
         shown = table("Findings that were allowed", "severity", "name", "where", "tensor", "message", "remedy")
         for finding in manifest.findings:
             details = (finding.where or "-", finding.tensor or "-", finding.message, finding.remedy or "-")
-            shown.add_row(finding.severity, finding.name, *details)
+            shown.add_row(Text(finding.severity, style=_STYLES[finding.severity]), finding.name, *details)
         _print(out, shown)
 
 
@@ -246,9 +272,12 @@ def _limits(limits: Limits) -> str:
 def _values(array: Array) -> str:
     if array.size <= _FEW:
         return " ".join(_number(value) for value in array.ravel().tolist())
-    low, high = _number(float(np.min(array))), _number(float(np.max(array)))
+    return _range(_number(float(np.min(array))), _number(float(np.max(array))))
+
+
+def _range(low: str, high: str) -> str:
     return f"all {low}" if low == high else f"{low} … {high}"
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.6g}"
+def _number(value: float | NonFinite | None) -> str:
+    return "-" if value is None else value if isinstance(value, str) else f"{value:.6g}"

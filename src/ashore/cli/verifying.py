@@ -10,7 +10,7 @@ from ashore.package import read
 from ashore.verify import DEFAULT_ATOL, DEFAULT_RTOL, MODES, Report, replay
 
 
-def run(path: Path, *, backend: str, atol: float | None, rtol: float | None, as_json: bool) -> bool:
+def run(path: Path, *, backend: str | None, atol: float | None, rtol: float | None, as_json: bool) -> bool:
     """Verify the package at `path`, print what was found, and say whether it passed."""
     package = read(path)
     golden = package.golden()

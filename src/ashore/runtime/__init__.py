@@ -1,7 +1,21 @@
 """Running packages, without PyTorch."""
 
-from ashore.runtime.backend import BACKENDS, Backend, Options, Session
+from ashore.runtime.backend import BACKENDS, Backend, Options, Session, backend_name, default_backend
+from ashore.runtime.inference import InferenceManager
 from ashore.runtime.loading import BackendChoice, load, open_stages
 from ashore.runtime.policy import Policy, Snapshot
 
-__all__ = ["BACKENDS", "Backend", "BackendChoice", "Options", "Policy", "Session", "Snapshot", "load", "open_stages"]
+__all__ = [
+    "BACKENDS",
+    "Backend",
+    "BackendChoice",
+    "InferenceManager",
+    "Options",
+    "Policy",
+    "Session",
+    "Snapshot",
+    "backend_name",
+    "default_backend",
+    "load",
+    "open_stages",
+]

@@ -10,23 +10,32 @@ from typing import Any, TypeAlias, cast
 from ashore.errors import BackendError, InputError, ManifestError, suggestion
 from ashore.package import Package, read
 from ashore.processors import build
-from ashore.runtime.backend import Options, Provider, Session, find_backend
+from ashore.runtime.backend import (
+    BY_POSITION,
+    Options,
+    Provider,
+    Session,
+    backend_name,
+    check_backend,
+    default_backend,
+    find_backend,
+)
 from ashore.runtime.plan import Plan
 from ashore.runtime.policy import Policy
 from ashore.runtime.processing import ProcessorSession
 from ashore.spec import BATCH, DTYPE_BYTES, MAX_ARRAY_BYTES, SINGLE_PASS, Manifest, Stage, concrete
 
-BackendChoice: TypeAlias = str | Mapping[str, str]
-"""One backend for all stages, or stage -> backend; stages that are left out run on ``"onnx"``."""
+BackendChoice: TypeAlias = str | Mapping[str, str] | None
+"""One backend for all stages, or stage -> backend. None, or a stage that is left out, is ONNX Runtime where the stage
+has an ONNX artifact, else whatever it has."""
 
-DEFAULT_BACKEND = "onnx"
 _MAX_THREADS = 1024
 
 
 def load(
     path: str | os.PathLike[str] | Package,
     *,
-    backend: BackendChoice = DEFAULT_BACKEND,
+    backend: BackendChoice = None,
     threads: int = 1,
     providers: Sequence[Provider] | None = None,
     batch: int = 1,
@@ -36,7 +45,8 @@ def load(
 
     Args:
         path: a package directory, an ``.ashore`` file, or a package that was already read.
-        backend: what runs the stages: one name, or a mapping from stage to name.
+        backend: what runs the stages: one name, or a mapping from stage to name. By default ONNX Runtime, and for a
+            stage that has no ONNX artifact whatever it has.
         threads: threads within one operation.
         providers: execution providers of ONNX Runtime, most wanted first; one that is missing is an error.
         batch: the length of the symbolic batch axis, for packages that have one.
@@ -59,32 +69,36 @@ def load(
 def open_stages(package: Package, backend: BackendChoice, options: Options) -> dict[str, Session]:
     """Open every stage of a package."""
     stages = package.manifest.stages
-    chosen = dict.fromkeys(stages, backend) if isinstance(backend, str) else dict(backend)
+    chosen = dict.fromkeys(stages, backend) if isinstance(backend, str) else dict(backend or {})
     for name in chosen:
         if name not in stages:
             raise InputError(f"backend: there is no stage {name!r}{suggestion(name, stages)}")
-    return {
-        name: _open_stage(package, name, stage, chosen.get(name, DEFAULT_BACKEND), options)
-        for name, stage in stages.items()
-    }
+    return {name: _open_stage(package, name, stage, chosen.get(name), options) for name, stage in stages.items()}
 
 
-def _open_stage(package: Package, name: str, stage: Stage, backend: str, options: Options) -> Session:
+def _open_stage(package: Package, name: str, stage: Stage, backend: str | None, options: Options) -> Session:
     where = f"{package.path}: stage {name!r}"
     if stage.processor is not None:
         return ProcessorSession(build(where, stage, package.read))
-    opener, artifact = find_backend(backend), stage.artifacts.get(backend)
+    chosen = default_backend(where, stage) if backend is None else backend_name(backend)
+    check_backend(chosen)
+    artifact = stage.artifacts.get(chosen)
     if artifact is None:
-        raise BackendError(f"{where} has no artifact for {backend!r}; it has {sorted(stage.artifacts)}")
+        raise BackendError(f"{where} has no artifact for {chosen!r}; it has {sorted(stage.artifacts)}")
+    if chosen in BY_POSITION and (artifact.inputs is None or artifact.outputs is None):
+        raise BackendError(
+            f"{where} ({artifact.path}): {chosen!r} takes ports by position, and the manifest does not say their "
+            f"order; give the artifact its inputs and outputs"
+        )
     files = [package.read(path) for path in (artifact.path, *artifact.data)]
-    return opener.open(f"{where} ({artifact.path})", files, stage, options)
+    return find_backend(chosen).open(f"{where} ({artifact.path})", artifact, files, stage, options)
 
 
 def _check_arguments(path: object, backend: object, threads: object, providers: object) -> None:
     if not isinstance(path, str | os.PathLike | Package):
         raise InputError(f"path: expected a path or a package, got {path!r}")
     names = cast("Mapping[Any, Any]", backend) if isinstance(backend, Mapping) else {None: None}
-    if not isinstance(backend, str) and not all(isinstance(name, str) for name in (*names, *names.values())):
+    if not isinstance(backend, str | None) and not all(isinstance(name, str) for name in (*names, *names.values())):
         raise InputError(f"backend: expected a name, or a mapping from stage to name, got {backend!r}")
     _check_count("threads", threads, _MAX_THREADS)
     if providers is not None and not _are_providers(providers):

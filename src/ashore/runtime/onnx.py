@@ -18,7 +18,7 @@ from ashore.errors import BackendError
 from ashore.package import Array
 from ashore.runtime.backend import Options, Provider
 from ashore.runtime.protobuf import external_data
-from ashore.spec import BATCH, Port, Stage
+from ashore.spec import BATCH, Artifact, Port, Stage
 
 _DTYPES = {
     "tensor(bool)": "bool",
@@ -40,7 +40,14 @@ _FATAL_ONLY = 4
 class OnnxBackend:
     """Opens ``.onnx`` artifacts."""
 
-    def open(self, where: str, files: Sequence[bytes], stage: Stage, options: Options) -> OnnxSession:
+    def open(
+        self,
+        where: str,
+        artifact: Artifact,  # noqa: ARG002 - a file that names its ports needs no order of them
+        files: Sequence[bytes],
+        stage: Stage,
+        options: Options,
+    ) -> OnnxSession:
         """Open an artifact after checking that its ports are those of the stage."""
         if len(files) != 1:
             raise BackendError(

@@ -126,7 +126,7 @@ class Plan:
         places = {name: self._places[rate][Endpoint("inputs", name)] for name in inputs}
         sides = tuple(self._make_side(rate, tuple(outputs), parity) for parity in _PARITIES)
         errors = dict.fromkeys(kind for name in self._stages(rate) for kind in self._sessions[name].errors)
-        contract = Contract(CALLS[rate], inputs, outputs, slots)
+        contract = Contract(CALLS[rate], inputs, outputs, slots, graph.aliases_of(rate))
         flip, mark = sum(self._written_banks(rate)), Memory.DECIDED if rate == "policy" else 0
         return single_pass(contract, places, sides, self.memory, flip, mark, tuple(errors))
 

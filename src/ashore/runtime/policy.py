@@ -129,7 +129,8 @@ class Policy:
         """Decide: run the policy-rate stages once.
 
         Args:
-            inputs: name -> array, exactly those of the policy rate, in the dtypes and shapes of `inputs`.
+            inputs: name -> array, exactly those of the policy rate, in the dtypes and shapes of `inputs`. An input may
+                also be given as ``stage/port``, where its wire ends; its own name is faster.
 
         Returns:
             Output name -> array. They are the caller's: a later call does not change them.

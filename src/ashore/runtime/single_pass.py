@@ -32,6 +32,9 @@ class Contract(NamedTuple):
     slots: Mapping[str, Slot]
     """Input name -> dtype and shape, batch axis given a length."""
 
+    aliases: Mapping[str, str]
+    """``stage/port`` that an input goes to -> the input's name; callers may write either."""
+
 
 class Side(NamedTuple):
     """What a run does under one parity of the memory."""
@@ -86,7 +89,7 @@ def single_pass(
         except (KeyError, AttributeError):
             regular = False
         if not regular:  # unusual, or wrong
-            for name, value in admit(f"{contract.verb}: input", inputs, contract.slots).items():
+            for name, value in admit(f"{contract.verb}: input", inputs, contract.slots, contract.aliases).items():
                 places[name][...] = value
         parity = memory.parity
         call, copies, values, mask, find, more, outputs = prepared[parity]

@@ -17,11 +17,13 @@ from ashore.spec.manifest import (
     DType,
     FileEntry,
     Finding,
+    Frozen,
     Git,
     Joint,
     JointLimits,
     Limits,
     Manifest,
+    NonFinite,
     Port,
     Processor,
     Provenance,
@@ -36,7 +38,7 @@ from ashore.spec.manifest import (
     concrete,
 )
 from ashore.spec.paths import GOLDEN, MANIFEST, STATE, path_problem
-from ashore.spec.port_checks import DTYPE_BYTES, MAX_ARRAY_BYTES
+from ashore.spec.port_checks import DTYPE_BYTES, MAX_ARRAY_BYTES, names_its_order
 from ashore.spec.schema import json_schema, kinds_page
 from ashore.spec.single_stage import Feedback, single_stage
 from ashore.spec.wiring import Endpoint, Wiring
@@ -67,11 +69,13 @@ __all__ = [
     "Feedback",
     "FileEntry",
     "Finding",
+    "Frozen",
     "Git",
     "Joint",
     "JointLimits",
     "Limits",
     "Manifest",
+    "NonFinite",
     "Port",
     "Processor",
     "Provenance",
@@ -90,6 +94,7 @@ __all__ = [
     "encode",
     "json_schema",
     "kinds_page",
+    "names_its_order",
     "path_problem",
     "single_stage",
 ]

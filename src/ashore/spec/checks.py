@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import cast
 
@@ -18,7 +18,7 @@ import msgspec
 
 from ashore.errors import ManifestError, is_printable, suggestion
 from ashore.spec.flow_checks import flow_problems
-from ashore.spec.manifest import SCHEMA_VERSION, SINGLE_PASS, Manifest, Stage
+from ashore.spec.manifest import SCHEMA_VERSION, SINGLE_PASS, Artifact, Manifest, Stage
 from ashore.spec.paths import MANIFEST, STATE, path_problem
 from ashore.spec.port_checks import name_problem, port_problems
 from ashore.spec.wiring import RESERVED
@@ -67,6 +67,7 @@ def _problems(manifest: Manifest) -> Iterator[str]:
     yield from _timing(manifest)
     yield from _stages(manifest)
     yield from _files(manifest)
+    yield from _constants(manifest)
     yield from _verification(manifest)
     yield from flow_problems(manifest)
 
@@ -104,10 +105,15 @@ def _values(value: object, path: str) -> Iterator[str]:
         yield f"{path}: a value of type {type(value).__name__} cannot be written as JSON"
 
 
+def is_identifier(name: object) -> bool:
+    """Whether a package or a stage may be called so."""
+    return isinstance(name, str) and _IDENTIFIER.fullmatch(name) is not None
+
+
 def _identity(manifest: Manifest) -> Iterator[str]:
     if manifest.schema_version != SCHEMA_VERSION:
         yield f"schema_version: expected {SCHEMA_VERSION}, got {manifest.schema_version}"
-    if not _IDENTIFIER.fullmatch(manifest.name):
+    if not is_identifier(manifest.name):
         yield f"name: {manifest.name!r} is not made of letters, digits, '_', '-' and '.'"
     if manifest.manifest_sha256 is not None and not _SHA256.fullmatch(manifest.manifest_sha256):
         yield "manifest_sha256: expected 64 lower-case hexadecimal digits"
@@ -156,7 +162,7 @@ def _stages(manifest: Manifest) -> Iterator[str]:
     if not manifest.outputs:
         yield "outputs: a package needs at least one output"
     for name, stage in manifest.stages.items():
-        if not _IDENTIFIER.fullmatch(name) or name in RESERVED:
+        if not is_identifier(name) or name in RESERVED:
             yield f"stages: {name!r} is no name for a stage: letters, digits, '_', '-', '.', and not {sorted(RESERVED)}"
         for port in stage.inputs.keys() & stage.outputs.keys():
             yield f"stages.{name}: {port!r} is both an input and an output; give the two different names"
@@ -167,9 +173,22 @@ def _stages(manifest: Manifest) -> Iterator[str]:
             yield f"stages.{name}.rate: the runner {SINGLE_PASS!r} has no loop"
         if stage.rate == "substep" and (manifest.timing is None or manifest.timing.physics_dt_s is None):
             yield f"stages.{name}.rate: a package with substeps needs timing, with its physics_dt_s"
+        for backend, artifact in stage.artifacts.items():
+            yield from _order(f"stages.{name}.artifacts.{backend}", artifact, stage)
         yield from _stage_files(manifest, name, stage)
     if manifest.runner.type == SINGLE_PASS and manifest.runner.params:
         yield f"runner.params: the runner {SINGLE_PASS!r} has none, got {sorted(manifest.runner.params)}"
+
+
+def _order(path: str, artifact: Artifact, stage: Stage) -> Iterator[str]:
+    """An order of ports is one of all of them: a port that is missing or doubled would shift the others."""
+    sides: tuple[tuple[str, tuple[str, ...] | None, Iterable[str]], ...] = (
+        ("inputs", artifact.inputs, stage.inputs),
+        ("outputs", artifact.outputs, stage.outputs),
+    )
+    for side, order, ports in sides:
+        if order is not None and sorted(order) != sorted(ports):
+            yield f"{path}.{side}: expected each of {sorted(ports)} once, in some order, got {list(order)}"
 
 
 def _stage_files(manifest: Manifest, name: str, stage: Stage) -> Iterator[str]:
@@ -203,6 +222,23 @@ def _files(manifest: Manifest) -> Iterator[str]:
     if manifest.manifest_sha256 is not None and (STATE in manifest.files) != bool(manifest.states):
         there = "there are states" if manifest.states else "there are no states"
         yield f"files: {there}, but {STATE!r} is {'not ' if manifest.states else ''}listed"
+
+
+def _constants(manifest: Manifest) -> Iterator[str]:
+    for index, constant in enumerate(manifest.constants):
+        path = f"constants[{index}]"
+        if not constant.name:
+            yield f"{path}.name: a constant needs a name, or the line that reads it"
+        if any(dim < 0 for dim in constant.shape):
+            yield f"{path}.shape: expected lengths from 0, got {list(constant.shape)}"
+        elif constant.values is not None and len(constant.values) != math.prod(constant.shape):
+            yield f"{path}.values: {len(constant.values)} numbers for the shape {list(constant.shape)}"
+        if (constant.lowest is None) != (constant.highest is None):
+            yield f"{path}: lowest and highest come together"
+        elif constant.lowest is not None and constant.highest is not None:
+            lowest, highest = float(constant.lowest), float(constant.highest)
+            if lowest > highest:  # never true of a NaN, which has no order
+                yield f"{path}: lowest {constant.lowest} is above highest {constant.highest}"
 
 
 def _verification(manifest: Manifest) -> Iterator[str]:

@@ -6,9 +6,10 @@ that agree, names that exist) is in `ashore.spec.checks`; how they become JSON a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -28,6 +29,8 @@ Role: TypeAlias = Literal["recurrent", "history", "last_action", "filter", "coun
 ResetRule: TypeAlias = Literal["initial", "keep"]
 Severity: TypeAlias = Literal["info", "warning", "error"]
 Sha256: TypeAlias = str
+NonFinite: TypeAlias = Literal["nan", "inf", "-inf"]
+"""A number that JSON does not have, as text."""
 
 RATES: tuple[Rate, ...] = ("policy", "substep")
 """The rates that callers drive; a loop is driven by a runner."""
@@ -107,6 +110,12 @@ class Artifact(Record, frozen=True, kw_only=True):
 
     exporter: str | None = None
     """What wrote it, with its version."""
+
+    inputs: tuple[str, ...] | None = None
+    """The order of its inputs: each input of the stage once. Backends that take them by position need it."""
+
+    outputs: tuple[str, ...] | None = None
+    """The order of its outputs, likewise."""
 
     opset: int | None = None
     ir_version: int | None = None
@@ -201,6 +210,35 @@ class Finding(Record, frozen=True, kw_only=True):
     remedy: str | None = None
 
 
+class Frozen(Record, frozen=True, kw_only=True):
+    """A tensor that the export took for a constant, and that is neither a parameter nor a buffer of a module."""
+
+    name: str
+    """What the code calls it, or the line that reads it."""
+
+    where: str | None = None
+    """``file.py:line`` of the user's code."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    """One length per axis; an axis may be empty."""
+
+    values: tuple[float | NonFinite, ...] | None = None
+    """What it holds, row by row, if that is little."""
+
+    lowest: float | NonFinite | None = None
+    highest: float | NonFinite | None = None
+
+    def __post_init__(self) -> None:
+        """Turn what JSON cannot hold into text: a mask is full of infinities, and is worth showing."""
+        if self.values is not None:
+            msgspec.structs.force_setattr(self, "values", tuple(map(_written, self.values)))
+        if self.lowest is not None:
+            msgspec.structs.force_setattr(self, "lowest", _written(self.lowest))
+        if self.highest is not None:
+            msgspec.structs.force_setattr(self, "highest", _written(self.highest))
+
+
 class BackendResult(Record, frozen=True, kw_only=True):
     """The largest absolute differences that one backend showed when the package was written."""
 
@@ -283,11 +321,16 @@ class Manifest(Record, frozen=True, kw_only=True):
     runner: Runner = Runner()
     joints: tuple[Joint, ...] = ()
     findings: tuple[Finding, ...] = ()
+    constants: tuple[Frozen, ...] = ()
     verification: Verification | None = None
     files: dict[str, FileEntry] = {}
     """Every file of the package but the manifest itself, by its path."""
 
     metadata: dict[str, Json] = {}
+
+
+def _written(value: float | NonFinite) -> float | NonFinite:
+    return value if isinstance(value, str) or math.isfinite(value) else cast("NonFinite", str(value))
 
 
 def concrete(shape: tuple[Dim, ...], batch: int) -> tuple[int, ...]:

@@ -31,6 +31,14 @@ _MAX_AXES = 8
 _QUATERNIONS = (tuple("wxyz"), tuple("xyzw"), ("qw", "qx", "qy", "qz"), ("qx", "qy", "qz", "qw"))
 
 
+def names_its_order(port: Port, kind: str) -> bool:
+    """Whether a port names its elements as far as that kind needs it: joints, quaternions and poses have an order."""
+    names = port.element_names[-1] if port.element_names else None
+    if kind in QUATERNION_KINDS and port.shape and port.shape[-1] == 4:
+        return names in _QUATERNIONS
+    return names is not None or kind not in JOINT_KINDS | POSE_KINDS
+
+
 def port_problems(manifest: Manifest) -> Iterator[str]:
     """Yield what is wrong with the ports of the package, of its stages, and with its states."""
     joints = {joint.name for joint in manifest.joints}

@@ -83,6 +83,19 @@ class Wiring:
             if any(self._rate(target) == rate for target in self.out_of(Endpoint("inputs", name)))
         )
 
+    def aliases_of(self, rate: Rate) -> dict[str, str]:
+        """``stage/port`` of a rate that a package input goes to -> the name of the input.
+
+        What is the name of a package input, of whatever rate, means that input and nothing else.
+        """
+        inputs = self._manifest.inputs
+        return {
+            str(target): name
+            for name in inputs
+            for target in self.out_of(Endpoint("inputs", name))
+            if self._rate(target) == rate and str(target) not in inputs
+        }
+
     def outputs_of(self, rate: Rate) -> tuple[str, ...]:
         """Names of the package outputs that stages of a rate write, in the order of the manifest."""
         return tuple(
@@ -129,6 +142,8 @@ def _ends(manifest: Manifest) -> tuple[set[Endpoint], set[Endpoint]]:
     sources = states | {Endpoint("inputs", name) for name in manifest.inputs}
     targets = states | {Endpoint("outputs", name) for name in manifest.outputs}
     for stage_name, stage in manifest.stages.items():
+        if stage_name in RESERVED:
+            continue
         sources |= {Endpoint(stage_name, port) for port in stage.outputs}
         targets |= {Endpoint(stage_name, port) for port in stage.inputs}
     return sources, targets

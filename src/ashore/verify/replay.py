@@ -16,7 +16,7 @@ import numpy as np
 
 from ashore.errors import AshoreError, InputError, VerificationError
 from ashore.package import Array, Arrays, Golden, Package, Tick, batch_of
-from ashore.runtime import BackendChoice, Policy, Snapshot, load
+from ashore.runtime import BackendChoice, Policy, Snapshot, backend_name, default_backend, load
 from ashore.spec import CALLS, Manifest
 
 Mode = Literal["stepwise", "free_running"]
@@ -76,7 +76,8 @@ class Report:
 def replay(
     package: Package,
     *,
-    backend: BackendChoice = "onnx",
+    golden: Golden | None = None,
+    backend: BackendChoice = None,
     atol: float | None = None,
     rtol: float | None = None,
     advance: Callable[[], None] = lambda: None,
@@ -85,7 +86,8 @@ def replay(
 
     Args:
         package: what to verify.
-        backend: what runs the stages.
+        golden: another rollout than the one in the package.
+        backend: what runs the stages, as for `ashore.load`.
         atol: absolute tolerance; by default the one the package was verified with when it was written, else 1e-5.
         rtol: relative tolerance, likewise.
         advance: called after each tick of each mode, for a progress bar.
@@ -93,7 +95,7 @@ def replay(
     Returns:
         The largest differences, and for each mode the first tick in which something differed too much.
     """
-    manifest, golden = package.manifest, package.golden()
+    manifest, golden = package.manifest, package.golden() if golden is None else golden
     if golden is None:
         raise VerificationError(f"{package.path}: the package holds no golden rollout, so there is nothing to compare")
     for name, given in (("atol", atol), ("rtol", rtol)):
@@ -104,7 +106,7 @@ def replay(
     batch = batch_of(golden, manifest)
     report = Report(
         package=manifest.name,
-        backend=backend if isinstance(backend, str) else ", ".join(f"{k}: {v}" for k, v in backend.items()),
+        backend=_backends(package, backend),
         batch=batch,
         steps=golden.count("policy"),
         substeps=golden.count("substep"),
@@ -113,9 +115,25 @@ def replay(
         rtol=_first(rtol, recorded.rtol if recorded and proven else None, DEFAULT_RTOL),
         tolerance_from="caller" if (atol, rtol) != (None, None) else "package" if proven else "default",
     )
+    policy = load(package, backend=backend, batch=batch)
+    begin = policy.state()
     for mode in MODES:
-        _Replay(load(package, backend=backend, batch=batch), golden, report, mode).run(advance)
+        policy.restore(begin)
+        _Replay(policy, golden, report, mode).run(advance)
     return report
+
+
+def _backends(package: Package, choice: BackendChoice) -> str:
+    """What the stages run on: one name if all run on the same, else ``stage: name`` for each."""
+    used: dict[str, str] = {}
+    for name, stage in package.manifest.stages.items():
+        if stage.processor is None:
+            asked = choice if isinstance(choice, str) else (choice or {}).get(name)
+            used[name] = (
+                default_backend(f"{package.path}: stage {name!r}", stage) if asked is None else backend_name(asked)
+            )
+    names = set(used.values())
+    return names.pop() if len(names) == 1 else ", ".join(f"{stage}: {name}" for stage, name in used.items())
 
 
 class _Replay:

@@ -105,7 +105,7 @@ def bench(
         samples: calls of each candidate.
         advance: called with the number of calls made since the last time, for a progress bar.
     """
-    policy = load(package, threads=threads)
+    policy = load(package, backend="onnx", threads=threads)
     inputs = {rate: _example(package, rate) for rate in RATES}
     calls: dict[Rate, Callable[[Arrays], object]] = {"policy": policy.step, "substep": policy.substep}
     timings: list[Timing] = []
