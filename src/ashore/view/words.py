@@ -1,0 +1,91 @@
+"""What the drawing says: the parts of a manifest as short texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ashore.spec import SINGLE_PASS, Manifest, Port, Stage, State
+from ashore.view.texts import ELLIPSIS
+
+_NAMED = 4
+"""So many elements are all named; of more, the first two and the last."""
+
+
+def array(array: Port | State) -> str:
+    """``float32 [1, 12]``."""
+    return f"{array.dtype} [{', '.join(str(dim) for dim in array.shape)}]"
+
+
+def measure(port: Port) -> str:
+    """Dtype, shape, unit and frame: ``float32 [1, 3] · rad/s · base frame``."""
+    parts = [array(port)]
+    if port.unit:
+        parts.append(port.unit if isinstance(port.unit, str) else _few(port.unit))
+    if port.frame:
+        parts.append(f"{port.frame} frame")
+    return " · ".join(parts)
+
+
+def elements(port: Port) -> str | None:
+    """The names of the elements, axis by axis: ``x, y, z`` or ``12: FL_hip, FL_thigh, … RR_calf``."""
+    axes = [_few(names) for names in port.element_names or () if names]
+    return " | ".join(axes) if axes else None
+
+
+def all_elements(port: Port) -> str | None:
+    """The names of the elements, none left out."""
+    axes = [", ".join(names) for names in port.element_names or () if names]
+    return " | ".join(axes) if axes else None
+
+
+def _few(names: Sequence[str]) -> str:
+    if len(names) > 1 and len(set(names)) == 1:
+        return f"{len(names)}: all {names[0]}"
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{len(names)}: {names[0]}, {names[1]}, {ELLIPSIS} {names[-1]}"
+
+
+def memory(state: State) -> str:
+    """What a state is for, and what a reset does to it."""
+    rule = {"initial": "reset to initial", "keep": "kept on reset"}[state.reset]
+    return f"{state.role.replace('_', ' ')} · {rule}"
+
+
+def rate(stage: Stage, manifest: Manifest) -> str:
+    """How often a stage runs: ``policy · 50 Hz``."""
+    timing = manifest.timing
+    if stage.rate == "loop":
+        return "loop · inside a decision"
+    if stage.rate == "substep":
+        return f"substep · {frequency(timing.physics_dt_s)}" if timing and timing.physics_dt_s else "substep"
+    return f"policy · {frequency(timing.policy_dt_s)}" if timing else "policy · once a decision"
+
+
+def frequency(period_s: float) -> str:
+    """``50 Hz`` of 0.02 s."""
+    return f"{1.0 / period_s:.4g} Hz"
+
+
+def engine(stage: Stage) -> str:
+    """What computes a stage."""
+    if stage.processor is not None:
+        return f"processor {stage.processor.type}"
+    return ", ".join(sorted(stage.artifacts)) or "no artifact"
+
+
+def timing(manifest: Manifest) -> str:
+    """How often the package decides and acts, and how its stages are run."""
+    parts: list[str] = []
+    if manifest.timing is None:
+        parts.append("timing not stated")
+    else:
+        beat = manifest.timing
+        parts.append(f"policy {frequency(beat.policy_dt_s)} ({beat.policy_dt_s:g} s)")
+        if beat.physics_dt_s is not None:
+            parts.append(f"physics {frequency(beat.physics_dt_s)} ({beat.physics_dt_s:g} s)")
+        if beat.decimation != 1:
+            parts.append(f"{beat.decimation} substeps a decision")
+    if manifest.runner.type != SINGLE_PASS:
+        parts.append(f"runner {manifest.runner.type}")
+    return " · ".join(parts)
