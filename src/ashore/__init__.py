@@ -8,21 +8,63 @@ from typing import TYPE_CHECKING, Any
 from ashore.errors import AshoreError
 
 if TYPE_CHECKING:
+    from ashore.capture import (
+        GraphConfigs,
+        InputKindEnum,
+        OutputKindEnum,
+        TemporalAxis,
+        TensorSemantics,
+        annotate,
+        compile_graph,
+        record,
+        start,
+        stop,
+    )
     from ashore.package import Package, Recording
-    from ashore.runtime import Policy, load
+    from ashore.runtime import InferenceManager, Policy, load
     from ashore.spec import Manifest
 
 __version__ = "0.1.0"
 
-__all__ = ["AshoreError", "Manifest", "Package", "Policy", "Recording", "__version__", "load"]
+__all__ = [
+    "AshoreError",
+    "GraphConfigs",
+    "InferenceManager",
+    "InputKindEnum",
+    "Manifest",
+    "OutputKindEnum",
+    "Package",
+    "Policy",
+    "Recording",
+    "TemporalAxis",
+    "TensorSemantics",
+    "__version__",
+    "annotate",
+    "compile_graph",
+    "load",
+    "record",
+    "start",
+    "stop",
+]
 
-_MODULES = ("cli", "package", "processors", "runtime", "spec", "verify")
+_MODULES = ("backends", "capture", "cli", "interop", "package", "processors", "runtime", "spec", "verify", "view")
 _LAZY = {
+    "GraphConfigs": "ashore.capture",
+    "InferenceManager": "ashore.runtime",
+    "InputKindEnum": "ashore.capture",
     "Manifest": "ashore.spec",
+    "OutputKindEnum": "ashore.capture",
     "Package": "ashore.package",
     "Policy": "ashore.runtime",
     "Recording": "ashore.package",
+    "TemporalAxis": "ashore.capture",
+    "TensorSemantics": "ashore.capture",
+    "annotate": "ashore.capture",
+    "compile_graph": "ashore.capture",
     "load": "ashore.runtime",
+    "record": "ashore.capture",
+    "start": "ashore.capture",
+    "stop": "ashore.capture",
 }
 
 

@@ -1,0 +1,188 @@
+"""From a recording to a package on disk, or to an error with every finding in it.
+
+Nothing is written where the package goes until the saved files have been loaded by the runtime and have given what the
+code gave.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from ashore.backends import Exported, Request, find_exporter
+from ashore.capture.analysis import analyse
+from ashore.capture.assembly import Assembly
+from ashore.capture.batching import make_batched
+from ashore.capture.build import build
+from ashore.capture.declarations import check_declarations
+from ashore.capture.findings import KINDS, Finding
+from ashore.capture.folding import fold_masks
+from ashore.capture.inspect import inspect_operations
+from ashore.capture.layout import StageLayout, lay_out
+from ashore.capture.log import summary, write_log
+from ashore.capture.naming import owned_tensors
+from ashore.capture.options import ExportOptions
+from ashore.capture.proof import prove
+from ashore.capture.replay import roll_out
+from ashore.capture.roles import role_of
+from ashore.capture.session import Session
+from ashore.capture.stages import StageModule, cut
+from ashore.capture.steps import Steps
+from ashore.capture.tape import schema_name
+from ashore.errors import ExportError
+from ashore.package import Package, write
+from ashore.view import draw
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Look for no garbage: exporters make a million objects that stay, and a fifth of the time would go into that."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_without_collecting()
+def export(session: Session, name: str, out: Path | None, options: ExportOptions) -> Package | None:
+    """Write the package of a recording.
+
+    Args:
+        session: what was recorded.
+        name: of the package.
+        out: where to write it; None writes nothing, and only finds out whether it could be.
+        options: how.
+
+    Returns:
+        The package, after the saved files were checked against the recording.
+
+    Raises:
+        ExportError: with every finding. Nothing was written.
+    """
+    assembly = _understand(session, options)
+    exported = {one.name: _export_stage(assembly, one, options) for one in assembly.layout.stages.values()}
+    if out is None:
+        return None
+    manifest = assembly.manifest(name, exported)
+    contents = {"initial": assembly.initial(), "golden": assembly.golden()}
+    files = {assembly.path(stage, one): one.data for stage, one in exported.items()}
+    with tempfile.TemporaryDirectory() as scratch:
+        draft = write(Path(scratch) / "draft", manifest, files=files, **contents)
+        proof, failures = prove(draft, assembly, options)
+    _judge([*assembly.findings, *failures], options.allow)
+    manifest = assembly.manifest(name, exported, further=failures)
+    manifest = msgspec.structs.replace(manifest, verification=proof)
+    messages = {stage: one.messages for stage, one in exported.items()}
+    files["export.log"] = write_log(manifest, assembly, messages).encode()
+    if options.picture:
+        drawing = draw(manifest)
+        files |= {"graph.svg": drawing.svg(), "graph.png": drawing.png()}
+    package = write(out, manifest, files=files, **contents)
+    if options.summary or options.verbose:
+        sys.stderr.write(files["export.log"].decode() if options.verbose else summary(package))
+    return package
+
+
+def _understand(session: Session, options: ExportOptions) -> Assembly:
+    """Find out what was recorded, or raise everything that stands against exporting it."""
+    if not session.steps:
+        raise ExportError("nothing was recorded: no step declared an input or an output")
+    _judge(list(check_declarations(session.steps)), options.allow)
+    named = {key: name for key, (name, _) in session.named.items()}
+    owned = owned_tensors() | named
+    analysis = analyse(Steps(session.steps), feedback=options.feedback, owned=owned, named=named)
+    analysis.findings += inspect_operations(analysis, session.static)
+    _judge(analysis.findings, options.allow)
+    program = build(analysis, owned)
+    fold_masks(program)
+    rollout = roll_out(analysis, program)
+    findings = [*analysis.findings, *rollout.findings]
+    _judge(findings, options.allow if rollout.states else ())
+    for state in program.states.values():
+        state.role = role_of(program, state)
+        if not state.declared:
+            message = f"{state.path or state.name} is kept between steps, as the state {state.name} ({state.role})"
+            findings.append(Finding("undeclared_state", message, state.line, state.path))
+    batched = None
+    if options.batch == "dynamic":
+        batched, problems = make_batched(program, analysis.steps.reference)
+        findings += problems
+        _judge(findings, options.allow)
+    nodes = session.nodes or sorted({node for node, _ in program.outputs})
+    cuts, entangled = cut(program, nodes, analysis.edges)
+    findings += entangled
+    _judge(findings, options.allow)
+    layout = lay_out(program, cuts, edges=analysis.edges)
+    assembly = Assembly(session, analysis, program, rollout, layout, findings, owned, options, batched)
+    findings += assembly.notices()
+    _judge(findings, options.allow)
+    return assembly
+
+
+def _judge(findings: Sequence[Finding], allowed: Collection[str]) -> None:
+    """Fail if anything was found that is an error and not allowed."""
+    errors = [finding for finding in findings if finding.severity == "error" and finding.name not in allowed]
+    if errors:
+        raise _failure(errors)
+
+
+def _failure(errors: list[Finding]) -> ExportError:
+    """The error that tells of all findings, causes before consequences."""
+    errors = sorted(errors, key=lambda error: list(KINDS).index(error.name))
+    remedies = dict.fromkeys(f"{error.name}: {KINDS[error.name].remedy}" for error in errors)
+    parts = ("the export would not be exact:", *_once_each(errors), "What to do:", *remedies)
+    return ExportError("\n  ".join(parts).replace("\n  What to do:", "\nWhat to do:"), errors)
+
+
+def _once_each(errors: Sequence[Finding]) -> Iterator[str]:
+    """Each finding, but of those that say the same of the same line only the first."""
+    alike: dict[tuple[str, object], list[Finding]] = {}
+    for error in errors:
+        alike.setdefault((error.name, error.line or error.message), []).append(error)
+    for group in alike.values():
+        further = len(set(map(str, group))) - 1
+        yield f"{group[0]} (and {further} more like it)" if further else str(group[0])
+
+
+def _export_stage(assembly: Assembly, stage: StageLayout, options: ExportOptions) -> Exported:
+    inputs, outputs = list(stage.inputs.values()), list(stage.outputs.values())
+    opset, ir_version = options.target()
+    request = Request(
+        StageModule(assembly.program, stage.cut, inputs, outputs, assembly.batch_axes(inputs)).eval(),
+        assembly.example(inputs),
+        tuple(stage.inputs),
+        tuple(stage.outputs),
+        dynamic=assembly.batch_axes(inputs),
+        opset=opset,
+        ir_version=ir_version,
+    )
+    name = assembly.session.backends.get(stage.cut.name) or options.backend
+    try:
+        return find_exporter(name)(request)
+    except Exception as error:  # exporters raise anything at all
+        finding = _refused(stage, name, error)
+        raise _failure([finding]) from error
+
+
+def _refused(stage: StageLayout, exporter: str, error: Exception) -> Finding:
+    """What an exporter could not do, and the line that asked for it."""
+    chain: list[BaseException] = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
+        chain.append(cause)
+    story = "\n".join(map(str, chain))
+    reason = next((line.strip() for line in str(chain[-1]).splitlines() if line.strip()), type(chain[-1]).__name__)
+    message = f"{exporter} cannot express stage {stage.cut.name}: {reason}"
+    for op in stage.cut.ops:
+        target = str(op.target)
+        if any(name in story for name in (target, target.replace("_.", "."), f"{schema_name(op)}'")):
+            return Finding("unsupported_operation", f"{message} (in `{op.line.text}`)", op.line)
+    return Finding("unsupported_operation", message)

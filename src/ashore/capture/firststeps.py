@@ -1,0 +1,82 @@
+"""Whether a first step that does something else still does the same.
+
+``self.filtered = 0.0`` becomes a tensor in the first step, by other operations than later ones. What these operations
+compute is tried with other inputs: if the program, started with the initial value, always gives the same outputs and
+the same next states, then the initial value explains the first step. Otherwise it was only right by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from ashore.capture.analysis import Analysis, Carried
+from ashore.capture.program import Program, execute
+from ashore.capture.steps import Step
+from ashore.capture.tape import Name, close, is_random, snapshot
+
+_DRAWS = 3
+
+
+def is_explained(analysis: Analysis, program: Program, step: Step, start: Mapping[str, torch.Tensor]) -> bool:
+    """Whether a program gives what the first step of an episode would have given, whatever its inputs.
+
+    Args:
+        analysis: what is known about the steps.
+        program: what to run.
+        step: a first step.
+        start: the states to start with.
+    """
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(_DRAWS):
+        inputs = {name: _other(step.tape.inputs[name].value, generator) for name in program.inputs}
+        try:
+            outputs, states = _replay(analysis, step, inputs)
+            wanted, following = program.run(inputs, start)
+        except (RuntimeError, IndexError, ValueError):  # inputs that the code cannot work with
+            continue
+        if not all(close(outputs[name], value) for name, value in wanted.items()):
+            return False
+        if not all(close(value, following[name]) for name, value in states.items() if name in following):
+            return False
+    return True
+
+
+def _replay(
+    analysis: Analysis, step: Step, inputs: dict[Name, torch.Tensor]
+) -> tuple[dict[Name, torch.Tensor], dict[str, torch.Tensor]]:
+    """What the operations of a step give on other inputs: its outputs, and the states that the next step finds."""
+    tape = step.tape
+    values = {slot: capture.value.clone() for slot, capture in tape.captures.items()}
+    declared = (*tape.inputs.values(), *tape.states.values())
+    values |= {one.slot: one.value.clone() for one in declared if not one.inner}
+    values |= {tape.inputs[name].slot: value.clone() for name, value in inputs.items()}
+    outputs: dict[Name, torch.Tensor] = {}
+    with torch.no_grad():
+        for index in range(len(tape.ops) + 1):
+            outputs |= {name: values[one.slot].clone() for name, one in tape.outputs.items() if one.at == index}
+            for op in tape.ops[index : index + 1]:
+                if is_random(op):  # weights that are made on first use stay as they were drawn
+                    values |= {slot: snapshot(tape.tensor(slot)) for slot in op.results if slot is not None}
+                else:
+                    execute([op], values)
+    found = {carried.name: _left(analysis, carried, step) for carried in analysis.carried.values()}
+    return outputs, {name: values[slot] for name, slot in found.items() if slot is not None}
+
+
+def _left(analysis: Analysis, carried: Carried, step: Step) -> int | None:
+    """The slot of a step in which it leaves a state for the next one."""
+    after = analysis.steps.all[step.index + 1 : step.index + 2]
+    if not after or after[0].reset or carried.origin.lag != 1:
+        return None
+    place = analysis.variables.place(after[0], carried.variable)
+    capture = None if place is None else after[0].tape.captures.get(place[1])
+    slots = [] if capture is None else step.tape.slots_at(capture.place)
+    return slots[-1] if slots else None
+
+
+def _other(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    if not value.is_floating_point():
+        return value
+    return value + torch.randn(value.shape, generator=generator).to(value.dtype)

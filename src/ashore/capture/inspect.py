@@ -1,0 +1,241 @@
+"""Findings that the operations themselves show: values that leave, chance, shapes that depend on data, other paths."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+
+import torch
+
+from ashore.capture.align import different_leaf
+from ashore.capture.analysis import Analysis
+from ashore.capture.findings import Finding
+from ashore.capture.lines import Line
+from ashore.capture.movement import Movement
+from ashore.capture.steps import Step
+from ashore.capture.tape import Name, Op, Ref, Tape, is_random, schema_name
+
+aten = torch.ops.aten
+
+_DYNAMIC = frozenset(
+    {
+        "aten::nonzero",
+        "aten::masked_select",
+        "aten::_unique2",
+        "aten::unique_dim",
+        "aten::unique_consecutive",
+        "aten::repeat_interleave",
+        "aten::bincount",
+    }
+)
+_LONGEST = 60
+_RECURRENT = ("aten::lstm", "aten::gru")
+
+
+def inspect_operations(analysis: Analysis, static: Collection[Name] = ()) -> Iterator[Finding]:
+    """Everything that the recorded operations show to be wrong.
+
+    Args:
+        analysis: what is known about the steps.
+        static: outputs that are meant to be constant.
+    """
+    yield from _other_paths(analysis)
+    tape, movement = analysis.steps.reference.tape, Movement(analysis)
+    yield from _leaks(analysis, movement)
+    yield from _dynamic(analysis, movement)
+    for index in sorted(analysis.live.ops):
+        op = tape.ops[index]
+        yield from _chance(analysis, tape, index)
+        yield from _training(op)
+    for name, line in tape.odd:
+        yield Finding("unsupported_operation", f"{name} works on a sparse or quantised tensor in `{line.text}`", line)
+    yield from _ends(analysis, movement, static)
+    yield from _counters(analysis)
+    yield from _late_leaks(analysis, movement)
+
+
+def _other_paths(analysis: Analysis) -> Iterator[Finding]:
+    """Steps that do something else than the reference does."""
+    for step in analysis.steps.all:
+        if step is analysis.steps.reference or step.reset:
+            continue  # the first step of an episode is judged by what comes out of it
+        finding = _other_path(analysis, step)
+        if finding is not None:
+            yield finding
+            return
+
+
+def _other_path(analysis: Analysis, step: Step) -> Finding | None:
+    match, ours, theirs = analysis.steps.match(step), analysis.steps.reference.tape.ops, step.tape.ops
+    for index in sorted(analysis.live.ops):
+        op = ours[index]
+        if index not in match:
+            line = _near(match, theirs, index) or op.line
+            return Finding("control_flow", f"steps do different things: {_named(op)} is not done in every step", line)
+        other = theirs[match[index]]
+        leaf = different_leaf(op, other)
+        if leaf is not None:
+            message = (
+                f"a number in {_named(op)} is {_short(op.leaves[leaf])} in one step"
+                f" and {_short(other.leaves[leaf])} in another"
+            )
+            return Finding("python_value", message, op.line)
+        if _crossed(analysis, step, op, other):
+            return Finding("control_flow", f"{_named(op)} works on other tensors in other steps", op.line)
+    for name, declared in analysis.steps.reference.tape.outputs.items():
+        ends = Op(None, [Ref(declared.slot)], None, [], declared.line, None)  # type: ignore[arg-type]
+        other = step.tape.outputs[name]
+        if _crossed(analysis, step, ends, dataclasses.replace(ends, leaves=[Ref(other.slot)])):
+            made = next((op for op in reversed(theirs) if other.slot in op.results), ends)
+            message = f"steps do different things: the output {name[1]} is not made by the same operation in every step"
+            return Finding("control_flow", message, made.line, name[1])
+    extra = _extra_writes(analysis, step)
+    if extra is not None:
+        return Finding(
+            "control_flow", f"steps do different things: {_named(extra)} is not done in every step", extra.line
+        )
+    return None
+
+
+def _short(leaf: object) -> str:
+    text = repr(leaf).splitlines()[0]
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _crossed(analysis: Analysis, step: Step, op: Op, other: Op) -> bool:
+    """Whether an operation reads the result of one operation in one step, and of another in another."""
+    tape = analysis.steps.reference.tape
+    theirs = analysis.steps.counterparts(step)
+    for left, right in zip(op.leaves, other.leaves, strict=True):
+        if not isinstance(left, Ref) or left.slot in tape.captures or left.slot in _declared(tape):
+            continue
+        made = theirs.get(left.slot)
+        if made and right.slot not in made:
+            return True
+    return False
+
+
+def _declared(tape: Tape) -> set[int]:
+    return {one.slot for group in (tape.inputs, tape.states) for one in group.values()}
+
+
+def _extra_writes(analysis: Analysis, step: Step) -> Op | None:
+    """An operation of another step that writes into what matters there, and that the reference does not do."""
+    matched = set(analysis.steps.match(step).values())
+    wanted = {step.tape.groups[out.slot] for out in step.tape.outputs.values()}
+    for index, op in enumerate(step.tape.ops):
+        if index not in matched and op.mutates & wanted:
+            return op
+    return None
+
+
+def _near(match: dict[int, int], theirs: list[Op], index: int) -> Line | None:
+    """Where another step goes on instead of doing an operation of the reference."""
+    before = [other for ours, other in match.items() if ours < index]
+    following = max(before, default=-1) + 1
+    return theirs[following].line if following < len(theirs) else None
+
+
+def _leaks(analysis: Analysis, movement: Movement) -> Iterator[Finding]:
+    """Values that left for Python before the last output, and that can be different another time."""
+    for step in analysis.steps.all:
+        last, seen = _last_output(step), set[Line]()
+        for leak in step.tape.leaks:
+            if leak.at <= last and leak.line not in seen and movement.moves(step, leak.slot, leak.at):
+                seen.add(leak.line)
+                yield Finding("value_leak", f"a value leaves the graph by {leak.how} in `{leak.line.text}`", leak.line)
+        if seen:
+            return
+
+
+def _dynamic(analysis: Analysis, movement: Movement) -> Iterator[Finding]:
+    """Shapes that depend on data, which Python can see, whether the outputs need the tensors or not."""
+    for step in analysis.steps.all:
+        seen: set[Line] = set()
+        for index, op in enumerate(step.tape.ops[: _last_output(step)]):
+            deciding = _deciding(step.tape, op)
+            if op.line not in seen and any(movement.moves(step, slot, index) for slot in deciding):
+                seen.add(op.line)
+                message = f"the shape of what {_named(op)} gives depends on data"
+                yield Finding("data_dependent_shape", message, op.line)
+        if seen:
+            return
+
+
+def _deciding(tape: Tape, op: Op) -> list[int]:
+    """The slots whose values decide about the shape of what an operation gives."""
+    name = schema_name(op)
+    if name in _DYNAMIC:
+        return op.reads()
+    indices = op.leaves[1:] if name == "aten::index" else ()
+    return [
+        leaf.slot for leaf in indices if isinstance(leaf, Ref) and tape.dtype(leaf.slot) in (torch.bool, torch.uint8)
+    ]
+
+
+def _counters(analysis: Analysis) -> Iterator[Finding]:
+    """Numbers of Python that change from step to step."""
+    seen: set[tuple[int, str]] = set()
+    for before, after in pairwise(analysis.steps.all):
+        for key, (number, name, line) in after.tape.numbers.items():
+            old = before.tape.numbers.get(key)
+            if after.reset or old is None or key in seen or old[0] == number:
+                continue
+            seen.add(key)
+            message = f"{name} is a number of Python that changes between steps, from {old[0]!r} to {number!r}"
+            yield Finding("python_counter", message, line, name)
+
+
+def _late_leaks(analysis: Analysis, movement: Movement) -> Iterator[Finding]:
+    """Values that left for Python after the last output: they can decide what a later step does."""
+    late: dict[Line, str] = {}
+    for step in analysis.steps.all:
+        for leak in step.tape.leaks:
+            if leak.at > _last_output(step) and movement.moves(step, leak.slot, leak.at):
+                late.setdefault(leak.line, leak.how)
+    for line, how in late.items():
+        message = f"a value is read by {how} after the outputs, in `{line.text}`; a later step must not depend on it"
+        yield Finding("late_leak", message, line)
+        return
+
+
+def _last_output(step: Step) -> int:
+    return max((out.at for out in step.tape.outputs.values()), default=0)
+
+
+def _chance(analysis: Analysis, tape: Tape, index: int) -> Iterator[Finding]:
+    op = tape.ops[index]
+    if index not in analysis.weights and is_random(op):
+        yield Finding("randomness", f"{_named(op)} draws random numbers", op.line)
+
+
+def _training(op: Op) -> Iterator[Finding]:
+    name, given = schema_name(op), op.given()
+    if "batch_norm" in name and given.get("training") is True:
+        yield Finding("training_mode", "a batch normalisation is in training mode", op.line)
+    recurrent = name in _RECURRENT and given.get("train") and given.get("dropout", 0.0) > 0.0
+    if recurrent or "dropout" in name:
+        yield Finding("training_mode", "a dropout is in training mode", op.line)
+
+
+def _ends(analysis: Analysis, movement: Movement, static: Collection[Name]) -> Iterator[Finding]:
+    """Inputs that nothing uses, outputs that nothing moves or that the step did not compute."""
+    tape, live = analysis.steps.reference.tape, analysis.live
+    for name, declared in tape.inputs.items():
+        if not declared.inner and tape.groups[declared.slot] not in live.groups:
+            yield Finding(
+                "unused_input", f"nothing that comes out depends on the input {name[1]}", declared.line, name[1]
+            )
+    for name, declared in tape.outputs.items():
+        if name in static or movement.moves(analysis.steps.reference, declared.slot, declared.at):
+            continue
+        if declared.captured:
+            yield Finding("unwritten_output", f"the step did not compute the output {name[1]}", declared.line, name[1])
+        else:
+            message = f"the output {name[1]} depends on no input and on no state"
+            yield Finding("constant_output", message, declared.line, name[1])
+
+
+def _named(op: Op) -> str:
+    return f"{str(op.target).split('.')[1] if '.' in str(op.target) else op.target} in `{op.line.text}`"

@@ -1,0 +1,188 @@
+"""Running a program over the recording it was made of.
+
+This gives a program its initial states and reset rules, and checks that it computes what the code computed, step by
+step and over whole episodes, before anything is exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from ashore.capture.align import different_leaf
+from ashore.capture.analysis import Analysis
+from ashore.capture.findings import Finding
+from ashore.capture.firststeps import is_explained
+from ashore.capture.lines import Line
+from ashore.capture.program import Program
+from ashore.capture.starts import ResetEffect, Starts
+from ashore.capture.steps import Step
+from ashore.capture.tape import Name, close, same
+
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass
+class Rollout:
+    """What a program gives on the inputs of its recording."""
+
+    outputs: list[dict[Name, torch.Tensor]] = field(default_factory=list)
+    states: list[Tensors] = field(default_factory=list)
+    """The states after each step."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+
+def roll_out(analysis: Analysis, program: Program) -> Rollout:
+    """Complete the states of a program, and run it over the recording."""
+    starts, steps = Starts(analysis), analysis.steps.all
+    rollout = Rollout()
+    unknown, unseen = _set_initial(program, starts, steps)
+    rollout.findings += _changing(program, starts, steps)
+    if unknown:
+        message = f"the initial value of {', '.join(unknown)} cannot be told from so few steps"
+        rollout.findings.append(Finding("too_few_steps", message, program.states[unknown[0]].line))
+        return rollout
+    odd = [step for step in steps if step.reset and _odd_line(analysis, step) is not None]
+    doubtful = starts.from_inputs | unseen
+    if rollout.findings:
+        return rollout
+    unexplained = [step for step in odd if not is_explained(analysis, program, step, _start(program, starts, step))]
+    if not unexplained:
+        doubtful = set()
+    elif not doubtful:
+        message = "the first step of an episode does something that no initial state explains"
+        rollout.findings.append(Finding("first_step", message, _odd_line(analysis, unexplained[0])))
+    for name in sorted(doubtful):
+        state = program.states[name]
+        message = (
+            f"{state.path or name} is made from the inputs of the first step of an episode, not from an initial value"
+        )
+        rollout.findings.append(Finding("first_step", message, state.line, state.path or name))
+    votes: dict[str, set[str]] = {name: set() for name in program.states}
+    current: Tensors = {}
+    for step in steps:
+        seen = starts.at(step)
+        if step.reset:
+            rollout.findings += (
+                _resets(program, current, seen, votes, starts.what_reset_did(step)) if step.index else ()
+            )
+            current = _start(program, starts, step)
+        else:
+            rollout.findings += _outside_writes(program, current, seen)
+        inputs = {name: step.tape.inputs[name].value for name in program.inputs}
+        outputs, current = program.run(inputs, current)
+        rollout.outputs.append(outputs)
+        rollout.states.append(current)
+        rollout.findings += _differences(analysis, step, outputs)
+    rollout.findings += _settle(program, votes, recorded=any(step.reset for step in steps[1:]))
+    return rollout
+
+
+def _set_initial(program: Program, starts: Starts, steps: list[Step]) -> tuple[list[str], set[str]]:
+    """Give every state its initial value.
+
+    Returns:
+        The states of which no step shows any value, and those of which later steps do, but not the first.
+    """
+    first, unknown, unseen = starts.at(steps[0]), [], set[str]()
+    for name, state in program.states.items():
+        seen = [value for step in steps if (value := starts.at(step).get(name)) is not None]
+        if name in first:
+            state.initial = first[name]
+        elif seen:
+            state.initial = torch.zeros_like(seen[0])
+            unseen.add(name)
+        else:
+            unknown.append(name)
+    return unknown, unseen
+
+
+def _start(program: Program, starts: Starts, step: Step) -> Tensors:
+    """The states that a first step starts with: as it shows them, else their initial values."""
+    seen = starts.at(step)
+    return {name: seen.get(name, state.start) for name, state in program.states.items()}
+
+
+def _changing(program: Program, starts: Starts, steps: list[Step]) -> Iterator[Finding]:
+    """States that do not keep their shape or dtype."""
+    for name, state in program.states.items():
+        seen = {(tuple(value.shape), value.dtype) for step in steps if (value := starts.at(step).get(name)) is not None}
+        if len(seen) > 1:
+            shapes = sorted(str(list(shape)) for shape, _ in seen)
+            message = f"the state {name} has other shapes or dtypes in other steps: {', '.join(shapes[:4])}"
+            yield Finding("changing_shape", message, state.line, state.path or name)
+
+
+def _resets(
+    program: Program, before: Tensors, seen: Tensors, votes: dict[str, set[str]], effects: Mapping[str, ResetEffect]
+) -> Iterator[Finding]:
+    """What a reset did to each state: a vote for a rule, or a finding if it fits none."""
+    for name, value in seen.items():
+        state = program.states[name]
+        restored, kept = same(value, state.start), close(value, before[name])
+        if restored != kept:
+            votes[name].add("initial" if restored else "keep")
+        elif restored and effects.get(name) == "kept":  # its value tells nothing, but nobody wrote to it
+            votes[name].add("keep")
+        elif restored and effects.get(name) == "unclear":
+            message = (
+                f"a reset changed the state {name} in part, while it had its initial value; reset it after it changed"
+            )
+            yield Finding("reset_value", message, state.line, state.path or name)
+        elif not restored:
+            message = f"a reset gave the state {name} a value of its own: {_first_difference(state.start, value)}"
+            yield Finding("reset_value", message, state.line, state.path or name)
+
+
+def _settle(program: Program, votes: dict[str, set[str]], *, recorded: bool) -> Iterator[Finding]:
+    """Give every state the rule that the resets voted for."""
+    for name, cast in votes.items():
+        if len(cast) > 1:
+            state = program.states[name]
+            message = f"resets restored the state {name} at one time and kept it at another"
+            yield Finding("reset_value", message, state.line, state.path or name)
+        program.states[name].reset = "keep" if cast == {"keep"} else "initial"
+    if program.states and not recorded:
+        yield Finding("no_reset", "no reset was recorded")
+
+
+def _outside_writes(program: Program, expected: Tensors, seen: Tensors) -> Iterator[Finding]:
+    """States that a step found with another value than the step before had left."""
+    for name, value in seen.items():
+        if name in expected and not close(value, expected[name]):
+            state = program.states[name]
+            message = f"the state {name} was changed between steps: {_first_difference(expected[name], value)}"
+            yield Finding("outside_write", message, state.line, state.path or name)
+
+
+def _differences(analysis: Analysis, step: Step, outputs: dict[Name, torch.Tensor]) -> Iterator[Finding]:
+    """Outputs that differ from what the code computed."""
+    for name, value in outputs.items():
+        declared = step.tape.outputs[name]
+        if not close(declared.value, value):
+            odd = _odd_line(analysis, step) if step.reset else None
+            kind = "first_step" if odd else "not_reproduced"
+            what = "the first step of an episode" if odd else f"step {step.index}"
+            message = f"{what} gave another {name[1]}: {_first_difference(declared.value, value)}"
+            yield Finding(kind, message, odd or declared.line, name[1])
+
+
+def _odd_line(analysis: Analysis, step: Step) -> Line | None:
+    """Where a step first does something that the reference does not, or the other way round."""
+    match, ops = analysis.steps.match(step), analysis.steps.reference.tape.ops
+    for index in sorted(analysis.live.ops):
+        if index not in match or different_leaf(ops[index], step.tape.ops[match[index]]) is not None:
+            return ops[index].line
+    matched = set(match.values())
+    return next((op.line for index, op in enumerate(step.tape.ops) if index not in matched), None)
+
+
+def _first_difference(expected: torch.Tensor, got: torch.Tensor) -> str:
+    if expected.shape != got.shape:
+        return f"shape {list(expected.shape)} became {list(got.shape)}"
+    wrong = (expected != got).nonzero()
+    index = tuple(int(part) for part in wrong[0]) if len(wrong) else ()
+    return f"element {list(index)} was {expected[index].item():.6g}, and is {got[index].item():.6g}"

@@ -1,0 +1,176 @@
+"""A recording session: what both doors of the annotate kind share.
+
+Steps are what happens between marks. A door declares tensors by node and port; everything else the session hears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from ashore.backends import exporter_name
+from ashore.capture.contract import PortInfo
+from ashore.capture.lines import user_frame
+from ashore.capture.listening import Listener
+from ashore.capture.steps import Step
+from ashore.capture.tape import Name, Tape
+from ashore.errors import InputError
+
+
+class Session:
+    """Listens to the user's code, step by step."""
+
+    def __init__(self) -> None:
+        self._listener = Listener()
+        self._tape: Tape | None = None
+        self._steps: list[Step] = []
+        self._reset = True
+        self._resetting: Tape | None = None
+        self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._paths: dict[int, tuple[torch.Tensor, str | None]] = {}
+        self.ports: dict[Name, PortInfo] = {}
+        """What the user said about each declared port."""
+
+        self.nodes: list[str] = []
+        """The nodes, in the order in which they finished first."""
+
+        self.backends: dict[str, str] = {}
+        """Node -> the exporter that the user chose for it."""
+
+        self.static: set[Name] = set()
+        """Outputs that are meant to be constant."""
+
+        self.named: dict[int, tuple[str, torch.Tensor]] = {}
+        """Id -> (name, tensor) of what the user named without declaring it an input or a state."""
+
+    # --- listening ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._listener.__enter__()
+
+    def stop(self) -> None:
+        """Stop listening. What was recorded stays."""
+        self.end_step()
+        self._listener.__exit__(None, None, None)
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps that were recorded."""
+        return self._steps
+
+    # --- marks -------------------------------------------------------------------------------------------------------
+
+    def begin_step(self) -> None:
+        """Mark the beginning of a step; a step that is still open ends here."""
+        self.end_step()
+        self._tape = self._listener.tape = Tape(
+            paths=self._paths, copies=self._copies, touched=self._listener.touched, begun=user_frame()
+        )
+        self._listener.touched, self._listener.resetting = {}, False
+
+    def end_step(self) -> None:
+        """Mark the end of a step. One in which nothing was declared is not counted."""
+        tape, self._tape, self._listener.tape = self._tape, None, None
+        if tape is not None and (tape.inputs or tape.outputs):
+            tape.finish()
+            self._steps.append(Step(len(self._steps), tape, self._reset, self._resetting))
+            self._reset, self._resetting = False, None
+
+    def mark_reset(self) -> None:
+        """Mark that an episode ends here. What is done from here to the next step is resetting, not part of a step."""
+        self.end_step()
+        self._reset = self._listener.resetting = True
+        self._resetting = self._listener.tape = self._resetting or Tape(paths=self._paths)
+
+    @property
+    def open(self) -> bool:
+        """Whether a step is being recorded."""
+        return self._tape is not None
+
+    @property
+    def declared_inputs(self) -> Collection[Name]:
+        """The inputs that were declared in this step so far."""
+        return self._tape.inputs if self._tape is not None else ()
+
+    def enter_node(self, node: str | None) -> None:
+        """Say that what follows is done in a node."""
+        if self._tape is not None:
+            self._tape.region = node
+
+    # --- declarations ------------------------------------------------------------------------------------------------
+
+    def declare_input(self, name: Name, value: Any, info: PortInfo, *, join: bool = False) -> torch.Tensor:
+        """Declare a tensor an input of the step from here on."""
+        tensor = self._tensor(name, value)
+        with self._declaring("input", name, info) as tape:
+            if name in tape.inputs:
+                raise InputError(f"input {name[1]!r} was declared already in this step")
+            tape.inputs[name] = tape.declare(tensor, join=join)
+        return tensor
+
+    def declare_output(self, name: Name, value: Any, info: PortInfo, *, static: bool = False) -> torch.Tensor:
+        """Declare what a tensor holds here an output of the step; a static one is meant to be constant."""
+        tensor = self._tensor(name, value)
+        if static:
+            self.static.add(name)
+        with self._declaring("output", name, info) as tape:
+            if name in tape.outputs:
+                raise InputError(f"output {name[1]!r} was declared already in this step")
+            tape.outputs[name] = tape.note(tensor)
+        return tensor
+
+    def declare_state(self, name: Name, value: Any, info: PortInfo) -> torch.Tensor:
+        """Declare a tensor a state, as it is at the start of the step."""
+        tensor = self._tensor(name, value)
+        with self._declaring("state", name, info) as tape:
+            tape.states[name] = tape.declare(tensor)
+        return tensor
+
+    def update_state(self, name: Name, value: Any) -> torch.Tensor:
+        """Say what a declared state becomes."""
+        tensor = self._tensor(name, value)
+        with self._declaring("state", name, None) as tape:
+            if name not in tape.states:
+                raise InputError(f"state {name[1]!r} is updated, but was not declared in this step")
+            tape.updates[name] = tape.note(tensor)
+        return tensor
+
+    def choose_backend(self, node: str, exporter: str) -> None:
+        """Choose the exporter of a node."""
+        self.backends[node] = exporter_name(exporter)
+
+    def name_tensor(self, name: str, tensor: Any) -> None:
+        """Say what a tensor is called that the code keeps."""
+        if not isinstance(tensor, torch.Tensor):
+            raise InputError(f"{name!r}: expected a tensor, got {type(tensor).__name__}")
+        self.named[id(tensor)] = name, tensor
+
+    @contextmanager
+    def _declaring(self, what: str, name: Name, info: PortInfo | None) -> Iterator[Tape]:
+        if self._tape is None:
+            raise InputError(f"{what} {name[1]!r} is declared outside a step")
+        with self._listener.quiet():
+            yield self._tape
+        if info is not None:
+            self.ports.setdefault(name, info)
+
+    @staticmethod
+    def _tensor(name: Name, value: Any) -> torch.Tensor:
+        if not all(isinstance(part, str) and part for part in name):
+            raise InputError(f"expected the name of a port, got {name[1]!r}")
+        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
+            value = torch.from_numpy(np.array(value))
+        if not isinstance(value, torch.Tensor):
+            raise InputError(f"{name[1]!r}: expected a tensor or an array of numbers, got {type(value).__name__}")
+        if value.layout is not torch.strided or value.is_quantized or value.is_nested or value.is_meta:
+            raise InputError(
+                f"{name[1]!r}: expected an ordinary tensor, got a sparse, quantised, nested or meta tensor"
+            )
+        if value.numel() == 0:
+            raise InputError(f"{name[1]!r}: has no elements, its shape is {list(value.shape)}")
+        return value

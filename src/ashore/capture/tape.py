@@ -1,0 +1,549 @@
+"""What one step of the user's code did: every tensor operation, as it was executed.
+
+A tensor is known by its *slot*, a number in the order of first appearance. In-place operations and views are kept as
+they were; slots that share memory share a *group*, so that a write through one is known to change the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from ashore.capture.counting import Number, Numbers
+from ashore.capture.lines import Line, attribute_path, line_of, user_frame, user_line
+from ashore.capture.views import express
+
+Target: TypeAlias = Callable[..., Any]
+Name: TypeAlias = tuple[str, str]
+"""(node, port)."""
+
+Place: TypeAlias = tuple[Any, ...]
+"""Where a tensor lies: memory, offset, shape, strides, dtype. What is written there is seen by all that lie there."""
+
+aten = torch.ops.aten
+
+
+class Ref:
+    """A slot, where an argument of an operation was a tensor."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+
+    def __repr__(self) -> str:
+        return f"%{self.slot}"
+
+
+@dataclass(slots=True)
+class Op:
+    """One operation as it was executed."""
+
+    target: Target
+    leaves: list[Any]
+    """The arguments, flattened; tensors are `Ref`s."""
+
+    structure: Any
+    """How `leaves` become ``(args, kwargs)`` again."""
+
+    results: list[int | None]
+    """The slots of its results, flattened; None for what is no tensor."""
+
+    line: Line
+    region: str | None
+    """The node that was open."""
+
+    mutates: frozenset[int] = frozenset()
+    """Groups that it writes into."""
+
+    overwrites: frozenset[int] = frozenset()
+    """Groups that it writes whole, whatever was in them."""
+
+    def reads(self) -> list[int]:
+        """The slots among its arguments."""
+        return [leaf.slot for leaf in self.leaves if isinstance(leaf, Ref)]
+
+    def makes(self, groups: Callable[[int], int]) -> set[int]:
+        """The groups that it fills: what it writes into, and what it gives that is no view of an argument."""
+        read = {groups(slot) for slot in self.reads()}
+        return set(self.mutates) | {groups(slot) for slot in self.results if slot is not None} - read
+
+    def call(self, leaves: list[Any]) -> list[Any]:
+        """Run it on other leaves; its results, flattened."""
+        args, kwargs = tree_unflatten(leaves, self.structure)
+        return tree_flatten(self.target(*args, **kwargs))[0]
+
+    def given(self) -> dict[str, Any]:
+        """Its arguments by the names of its schema, where it has one."""
+        args, kwargs = tree_unflatten(self.leaves, self.structure)
+        schema = getattr(self.target, "_schema", None)
+        names = [argument.name for argument in schema.arguments] if schema is not None else []
+        return dict(zip(names, args, strict=False)) | kwargs
+
+
+class Expected(NamedTuple):
+    """An operation that is about to be executed."""
+
+    target: Target
+    leaves: list[Any]
+    structure: Any
+    memories: dict[int, int]
+    """Memory -> a slot that lies in it, among its arguments."""
+
+    written: tuple[int, ...]
+    """The slots that it writes into."""
+
+
+class Capture(NamedTuple):
+    """A tensor that a step read, that nobody had declared and no operation of the step had produced."""
+
+    slot: int
+    tensor: torch.Tensor
+    value: torch.Tensor
+    """A copy of what it held when it was first read."""
+
+    version: int | None
+    line: Line
+    path: str | None
+    created: bool
+    """Whether it was made in the step itself, by `torch.tensor` and the like."""
+
+    place: Place
+    """Where in memory it lay then."""
+
+    touched: bool = False
+    """Whether something wrote into its memory since the step before, outside of resets."""
+
+
+class Declared(NamedTuple):
+    """A tensor that the user declared."""
+
+    slot: int
+    tensor: torch.Tensor
+    value: torch.Tensor
+    """A copy of what it held then."""
+
+    at: int
+    """How many operations had been recorded by then."""
+
+    line: Line
+    place: Place
+    """Where in memory it lay then."""
+
+    inner: bool = False
+    """For an input: whether the step had computed it from what was declared before, so that it comes from inside."""
+
+    captured: bool = False
+    """For an output: whether no operation of the step has it as its result."""
+
+
+class Leak(NamedTuple):
+    """A value that left the tape into Python."""
+
+    slot: int
+    how: str
+    at: int
+    line: Line
+    region: str | None
+
+
+@dataclass
+class Tape:
+    """The record of one step."""
+
+    ops: list[Op] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    """Slot -> group."""
+
+    captures: dict[int, Capture] = field(default_factory=dict)
+    """Slot -> what was captured."""
+
+    inputs: dict[Name, Declared] = field(default_factory=dict)
+    outputs: dict[Name, Declared] = field(default_factory=dict)
+    states: dict[Name, Declared] = field(default_factory=dict)
+    """States that the user declared, as they were when the step began with them."""
+
+    updates: dict[Name, Declared] = field(default_factory=dict)
+    """What the user said those states become."""
+
+    leaks: list[Leak] = field(default_factory=list)
+    odd: list[tuple[str, Line]] = field(default_factory=list)
+    """Operations on tensors that cannot be recorded, such as sparse ones."""
+
+    region: str | None = None
+    """The node that is open."""
+
+    begun: FrameType | None = None
+    """The function of the user's code in which the step began."""
+
+    paths: dict[int, tuple[torch.Tensor, str | None]] = field(default_factory=dict)
+    """Id -> (tensor, path) of what earlier steps had captured, so that it is looked for once."""
+
+    copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    """Id -> (tensor, copy) of what earlier steps had captured."""
+
+    touched: Mapping[int, torch.Tensor] = field(default_factory=dict)
+    """Memory that was written to since the step before."""
+
+    versions: list[int | None] = field(default_factory=list)
+    """Slot -> how often it had been written to when the step ended, where torch counts that."""
+
+    numbers: dict[tuple[int, str], tuple[Number, str, Line]] = field(default_factory=dict)
+    """Numbers of Python that the step could see when it ended."""
+
+    _counting: Numbers = field(default_factory=Numbers)
+    _tensors: list[torch.Tensor] = field(default_factory=list)
+    _places: list[Place] = field(default_factory=list)
+    _by_id: dict[int, int] = field(default_factory=dict)
+    _by_place: dict[Place, int] = field(default_factory=dict)
+    _at: dict[Place, list[int]] = field(default_factory=dict)
+    _roots: dict[int, list[int]] = field(default_factory=dict)
+    """Memory -> the slots in it that are no views of others."""
+
+    _derived: set[int] = field(default_factory=set)
+    """Groups that hold something computed from what was declared."""
+
+    _kept: list[torch.Tensor] = field(default_factory=list)
+    """Everything seen stays alive while the tape does, so that no other tensor can take its place in memory."""
+
+    def use(self, tensor: torch.Tensor, *, created: bool = False) -> int:
+        """The slot of a tensor that is read: known, a view of something known, or else captured."""
+        slot = self.find(tensor)
+        if slot is not None:
+            return slot
+        for root in reversed(self._roots.get(memory_of(tensor), [])):
+            steps = express(self._tensors[root], tensor)
+            if steps is not None:
+                return self._view(root, tensor, steps)
+        if aliases := self._aliases(tensor):
+            self._merge(tensor, aliases)
+            return self.use(tensor)
+        slot = self._add(tensor)
+        path = None if created else self._path(tensor)
+        created = created or (path is None and tensor.dim() == 0)  # a number that was written into a tensor
+        where = user_line()
+        self.captures[slot] = Capture(
+            slot,
+            tensor,
+            self._shared_snapshot(tensor),
+            version_of(tensor),
+            where,
+            path,
+            created,
+            place_of(tensor),
+            memory_of(tensor) in self.touched,
+        )
+        return slot
+
+    def find(self, tensor: torch.Tensor) -> int | None:
+        """The slot of a tensor, or of one that lies at the same place in memory."""
+        slot, place = self._by_id.get(id(tensor)), place_of(tensor)
+        # `t.data = other` moves a tensor without any operation, so the place decides.
+        if slot is None or self._places[slot] != place:
+            slot = self._by_place.get(place)
+            if slot is not None:
+                self._by_id[id(tensor)] = slot
+                self._kept.append(tensor)
+        return slot
+
+    def dtype(self, slot: int) -> torch.dtype:
+        """The dtype of a slot."""
+        return self._tensors[slot].dtype
+
+    def place(self, slot: int) -> Place:
+        """Where a slot lies."""
+        return self._places[slot]
+
+    def slots_at(self, place: Place) -> list[int]:
+        """Every slot that lies there, since the last declaration there."""
+        return self._at.get(place, [])
+
+    def finish(self) -> None:
+        """Say that the step has ended."""
+        self.begun = None
+        self.versions = [version_of(tensor) for tensor in self._tensors]
+        self.numbers = self._counting.read()
+
+    def holds(self, things: object) -> bool:
+        """Whether a list is one of its own."""
+        return things is self._tensors or things is self._kept
+
+    def tensor(self, slot: int) -> torch.Tensor:
+        """The tensor of a slot, as it is now."""
+        return self._tensors[slot]
+
+    def writes(self, slot: int) -> bool:
+        """Whether an operation wrote into what a slot is a part of."""
+        return any(self.groups[slot] in op.mutates for op in self.ops)
+
+    def writes_at(self, place: Place) -> bool:
+        """Whether an operation wrote into the memory of a place, through whatever tensor."""
+        groups = {self.groups[slot] for slot, other in enumerate(self._places) if other[0] == place[0]}
+        return any(groups & op.mutates for op in self.ops)
+
+    def declare(self, tensor: torch.Tensor, *, join: bool = False) -> Declared:
+        """Give a tensor a slot of its own from here on, cut off from whatever computed it.
+
+        Args:
+            tensor: what is declared.
+            join: do not cut it off if it was computed from something that was declared earlier in the step.
+        """
+        slot = self.find(tensor)
+        inner = join and slot is not None and self.groups[slot] in self._derived
+        if slot is None or not inner:
+            self._at.pop(place_of(tensor), None)
+            slot = self._add(tensor)
+        self._derived.add(self.groups[slot])
+        return Declared(slot, tensor, snapshot(tensor), len(self.ops), user_line(), place_of(tensor), inner)
+
+    def note(self, tensor: torch.Tensor) -> Declared:
+        """Remember which slot a tensor has, and what it holds, at this point."""
+        slot = self.use(tensor)
+        captured = slot in self.captures
+        if captured:  # then no operation of the step has it as its result yet
+            copy = snapshot(tensor)
+            self.record(self.expect(aten.clone.default, (tensor,), {}), copy)
+            slot = self.use(copy)
+        return Declared(slot, tensor, snapshot(tensor), len(self.ops), user_line(), place_of(tensor), captured=captured)
+
+    def expect(
+        self,
+        target: Target,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        written: Sequence[torch.Tensor] = (),
+        *,
+        created: bool = False,
+    ) -> Expected:
+        """Look at the arguments of an operation before it is executed, since it may change them.
+
+        Args:
+            target: the operation.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+            written: those of its arguments that it writes into.
+            created: whether it takes up a tensor that was just made of numbers.
+        """
+        flat, structure = tree_flatten((args, kwargs))
+        leaves, memories = list(flat), {}
+        for place, leaf in enumerate(flat):
+            if isinstance(leaf, torch.Tensor):
+                leaves[place] = Ref(self.use(leaf, created=created))
+                memories[memory_of(leaf)] = leaves[place].slot
+        return Expected(target, leaves, structure, memories, tuple(self.use(tensor) for tensor in written))
+
+    def record(self, expected: Expected, result: Any) -> None:
+        """Add an operation that has just been executed, with what it gave."""
+        target, leaves, structure, memories, written = expected
+        results: list[int | None] = []
+        for value in tree_flatten(result)[0]:
+            if not isinstance(value, torch.Tensor):
+                results.append(None)
+                continue
+            if value.layout is not torch.strided or value.is_nested:
+                self.odd.append((str(target), user_line()))
+                return
+            slot = self.find(value)
+            if slot is None:
+                source = memories.get(memory_of(value))
+                slot = self._add(value, None if source is None else self.groups[source])
+            results.append(slot)
+        mutates = frozenset(self.groups[slot] for slot in written)
+        whole = (
+            frozenset(self.groups[slot] for slot in written if self._covers(slot)) if _forgets(target) else frozenset()
+        )
+        frame = user_frame()
+        if frame is not None:
+            self._counting.look(frame)
+        op = Op(target, leaves, structure, results, line_of(frame), self.region, mutates, whole)
+        self.ops.append(op)
+        if any(self.groups[slot] in self._derived for slot in op.reads()):
+            self._derived |= mutates | {self.groups[slot] for slot in results if slot is not None}
+
+    def _covers(self, slot: int) -> bool:
+        """Whether a slot is all there is of its group."""
+        return self._tensors[slot].numel() == self._tensors[self.groups[slot]].numel()
+
+    def _add(self, tensor: torch.Tensor, group: int | None = None) -> int:
+        slot, place = len(self.groups), place_of(tensor)
+        self.groups.append(slot if group is None else group)
+        self._tensors.append(tensor)
+        self._places.append(place)
+        self._by_id[id(tensor)] = slot
+        self._by_place[place] = slot
+        self._at.setdefault(place, []).append(slot)
+        if group is None:
+            self._roots.setdefault(place[0], []).append(slot)
+        return slot
+
+    def _shared_snapshot(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy of a tensor, shared with earlier steps while it holds the same."""
+        known = self.copies.get(id(tensor))
+        if known is None or known[0] is not tensor or not same(known[1], tensor):
+            known = self.copies[id(tensor)] = tensor, snapshot(tensor)
+        return known[1]
+
+    def _path(self, tensor: torch.Tensor) -> str | None:
+        if id(tensor) not in self.paths:
+            self.paths[id(tensor)] = tensor, attribute_path(tensor)
+        return self.paths[id(tensor)][1]
+
+    def _aliases(self, tensor: torch.Tensor) -> list[int]:
+        """Captured tensors that lie partly where another tensor lies, so that writing into one changes the other."""
+        low, high = _span(tensor)
+        roots = [slot for slot in self._roots.get(memory_of(tensor), []) if slot in self.captures]
+        spans = {slot: _span(self._tensors[slot]) for slot in roots if self._tensors[slot].dtype == tensor.dtype}
+        return [slot for slot, (first, last) in spans.items() if first <= high and low <= last]
+
+    def _merge(self, tensor: torch.Tensor, aliases: list[int]) -> None:
+        """Capture the memory that several tensors lie in, and make those that were captured already views of it."""
+        whole = _whole_of(tensor, [self._tensors[slot] for slot in aliases])
+        views = {slot: express(whole, self._tensors[slot]) or [] for slot in aliases}
+        root = self._add(whole)
+        value = snapshot(whole)
+        for slot in aliases:  # as they were when the step found them
+            _through(value, views[slot]).copy_(self.captures[slot].value)
+        first = self.captures[aliases[0]]
+        self.captures[root] = first._replace(slot=root, tensor=whole, value=value, place=place_of(whole))
+        made: list[Op] = []
+        for slot in aliases:
+            line = self.captures.pop(slot).line
+            made += self._view_ops(root, slot, views[slot], line)
+            self._regroup(slot, root)
+        self.ops[:0] = made
+        for declared in (self.inputs, self.outputs, self.states, self.updates):
+            declared.update({name: one._replace(at=one.at + len(made)) for name, one in declared.items()})
+        self.leaks[:] = [leak._replace(at=leak.at + len(made)) for leak in self.leaks]
+
+    def _view_ops(self, root: int, slot: int, steps: list[tuple[Target, tuple[Any, ...]]], line: Line) -> list[Op]:
+        """Operations that make a known slot a view of another."""
+        value, source, made = self._tensors[root], root, []
+        for number, (target, arguments) in enumerate(steps):
+            value = target(value, *arguments)
+            result = slot if number == len(steps) - 1 else self._add(value, self.groups[root])
+            leaves, structure = tree_flatten(((Ref(source), *arguments), {}))
+            made.append(Op(target, leaves, structure, [result], line, None))
+            source = result
+        return made
+
+    def _regroup(self, old: int, new: int) -> None:
+        """Let everything that belonged to one group belong to another."""
+        self.groups[:] = [new if group == old else group for group in self.groups]
+        self._roots[memory_of(self._tensors[old])].remove(old)
+        for op in self.ops:
+            if old in op.mutates:
+                op.mutates = op.mutates - {old} | {new}
+                op.overwrites = op.overwrites - {old}
+        if old in self._derived:
+            self._derived.add(new)
+
+    def _view(self, root: int, tensor: torch.Tensor, steps: list[tuple[Target, tuple[Any, ...]]]) -> int:
+        """Record the operations that make a view which the user holds."""
+        value, slot = self._tensors[root], root
+        for number, (target, arguments) in enumerate(steps):
+            made = target(value, *arguments)
+            group = self.groups[slot] if memory_of(made) == memory_of(value) else None
+            value = tensor if number == len(steps) - 1 and group is not None else made
+            leaves, structure = tree_flatten(((Ref(slot), *arguments), {}))
+            slot = self._add(value, group)
+            self.ops.append(Op(target, leaves, structure, [slot], user_line(), self.region))
+        self._by_id[id(tensor)] = slot
+        self._by_place[place_of(tensor)] = slot
+        self._kept.append(tensor)
+        return slot
+
+
+def snapshot(tensor: torch.Tensor) -> torch.Tensor:
+    """A plain copy of a tensor on the CPU, whatever mode the user's code runs in."""
+    with torch.inference_mode(False), torch.no_grad():
+        return tensor.detach().to("cpu", copy=True)
+
+
+def version_of(tensor: torch.Tensor) -> int | None:
+    """How often a tensor was written to, where torch counts that."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """The first and the last element of the memory that a tensor lies in."""
+    first = int(tensor.storage_offset())
+    reach = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return first, first + max(int(reach), 0)
+
+
+def _whole_of(tensor: torch.Tensor, others: list[torch.Tensor]) -> torch.Tensor:
+    """A tensor that all of those are views of: one of them, what they were made from, or all of their memory."""
+    for whole in (tensor, tensor._base):
+        if whole is not None and whole.dtype == tensor.dtype:
+            views = [express(whole, other) for other in (tensor, *others)]
+            if all(steps is not None and not _copies(steps) for steps in views):
+                return whole.detach()
+    storage = tensor.untyped_storage()
+    return tensor.detach().new_empty(0).set_(storage, 0, (storage.nbytes() // tensor.element_size(),), (1,))
+
+
+def _copies(steps: list[tuple[Target, tuple[Any, ...]]]) -> bool:
+    return any(target is aten.index_select.default for target, _ in steps)
+
+
+def _through(tensor: torch.Tensor, steps: list[tuple[Target, tuple[Any, ...]]]) -> torch.Tensor:
+    for target, arguments in steps:
+        tensor = target(tensor, *arguments)
+    return tensor
+
+
+def same(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether two tensors hold the same, NaN for NaN."""
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    right = right.detach().to(left.device)
+    if left.is_floating_point() or left.is_complex():
+        return bool(torch.all((left == right) | (left.isnan() & right.isnan())))
+    return torch.equal(left, right)
+
+
+def close(expected: torch.Tensor, got: torch.Tensor) -> bool:
+    """Whether two results of the same operations are the same but for the order of additions."""
+    if expected.shape != got.shape or expected.dtype != got.dtype:
+        return False
+    if not expected.is_floating_point():
+        return torch.equal(expected, got)
+    coarse = torch.finfo(expected.dtype).eps * 32
+    return torch.allclose(expected, got, rtol=coarse, atol=coarse, equal_nan=True)
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """The memory that a tensor lies in, as a number."""
+    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
+
+
+def place_of(tensor: torch.Tensor) -> Place:
+    """Where a tensor lies."""
+    kind = (tensor.dtype, tensor.is_conj(), tensor.is_neg())
+    return memory_of(tensor), tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), kind
+
+
+def _forgets(target: Target) -> bool:
+    """Whether an operation that writes into a tensor does so without looking at what it held."""
+    name = str(target)
+    return name.startswith(("aten.copy_.", "aten.fill_.", "aten.zero_.")) or name.endswith((".out", "_out"))
+
+
+def schema_name(op: Op) -> str:
+    """The name of an operation, such as ``aten::add``."""
+    schema = getattr(op.target, "_schema", None)
+    return schema.name if schema is not None else str(op.target)
+
+
+def is_random(op: Op) -> bool:
+    """Whether an operation draws random numbers. Layers with a dropout that is off do not, nor do recurrent ones."""
+    name = schema_name(op)
+    if torch.Tag.nondeterministic_seeded not in getattr(op.target, "tags", ()) or name in ("aten::lstm", "aten::gru"):
+        return False
+    off = 0.0 if "attention" in name else 1.0
+    return "dropout" not in name and op.given().get("dropout_p", off) != 0.0

@@ -1,0 +1,173 @@
+"""What the tensors that a step captured really are: constants, states, or inputs that nobody declared.
+
+One step cannot tell; several can. A captured tensor that was produced by an earlier step is a state, also if the code
+only carried it along in a list. One that a step writes into is a state. One that never changes is a constant. What
+changes otherwise is an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from ashore.capture.steps import Step, Steps
+from ashore.capture.tape import Capture, Name, Op, Place, Ref, same
+
+
+class Variable(NamedTuple):
+    """A value of the reference step.
+
+    A captured tensor that the step does not write into is one variable for each place that reads it: in other steps
+    different tensors may stand there. Everything else is one variable for its slot.
+    """
+
+    slot: int
+    read: tuple[int, int] | None = None
+    """(operation, argument) that reads it."""
+
+
+class Origin(NamedTuple):
+    """Where a state comes from: what a variable held at the end of an earlier step."""
+
+    lag: int
+    """How many steps earlier."""
+
+    source: Variable
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A variable in one step."""
+
+    step: Step
+    capture: Capture
+
+
+class Variables:
+    """The captured variables of the reference, followed through all steps."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        tape = steps.reference.tape
+        self._written = {group for op in tape.ops for group in op.mutates}
+        self._from_reference = [self._correspondence(step) for step in steps.all]
+
+    def variable(self, slot: int, read: tuple[int, int]) -> Variable:
+        """The variable that a captured slot of the reference is where it is read."""
+        group = self._steps.reference.tape.groups[slot]
+        return Variable(slot) if group in self._written else Variable(slot, read)
+
+    def sightings(self, variable: Variable) -> list[Sighting]:
+        """The variable in every step in which it is captured too."""
+        found: list[Sighting] = []
+        for step in self._steps.all:
+            place = self.place(step, variable)
+            capture = None if place is None else step.tape.captures.get(place[1])
+            if capture is not None:
+                found.append(Sighting(step, capture))
+        return found
+
+    def origin(self, variable: Variable) -> tuple[Origin | None, bool]:
+        """Where a captured variable comes from in all steps, and whether the steps agree about it."""
+        places = [(sighting.step, sighting.capture.place) for sighting in self.sightings(variable)]
+        return self._common_origin(variable, places)
+
+    def declared_origin(self, name: Name) -> tuple[Origin | None, bool]:
+        """The same for a state that the user declared."""
+        places = [(step, step.tape.states[name].place) for step in self._steps.all if name in step.tape.states]
+        return self._common_origin(Variable(self._steps.reference.tape.states[name].slot), places)
+
+    def _common_origin(self, variable: Variable, places: list[tuple[Step, Place]]) -> tuple[Origin | None, bool]:
+        known = [self._seen_before(step, place, made=False) for step, place in places]
+        candidates = _common(known)
+        if candidates == set():
+            # Tensors that lay there when the episode began explain nothing; those that steps made do.
+            candidates = _common(self._seen_before(step, place, made=True) for step, place in places)
+        if candidates is None:
+            return None, not any(known)
+        # What a step computed is a better explanation than what it only carried along.
+        ordered = sorted(
+            candidates,
+            key=lambda o: (o.lag, o.source.read is not None, o.source != variable, o.source.slot, o.source.read or ()),
+        )
+        return (ordered[0], True) if ordered else (None, False)
+
+    def _seen_before(self, step: Step, place: Place, *, made: bool) -> set[Origin]:
+        """What a tensor was in the latest earlier step of the episode that knew it, or made it."""
+        for lag, earlier in enumerate(self._steps.before(step), start=1):
+            slots = earlier.tape.slots_at(place)
+            if made:
+                slots = [slot for slot in slots if slot not in earlier.tape.captures or earlier.tape.writes(slot)]
+            if slots:
+                known = self._from_reference[earlier.index]
+                return {Origin(lag, variable) for slot in slots for variable in known.get(slot, ())}
+        return set()
+
+    def place(self, step: Step, variable: Variable) -> tuple[int, int] | None:
+        """Where another step first reads what stands for the variable: (operation, slot)."""
+        match, reference = self._steps.match(step), self._steps.reference.tape
+        reads = [variable.read] if variable.read else _reads(reference.ops, variable.slot)
+        for operation, argument in reads:
+            if operation in match:
+                leaf = step.tape.ops[match[operation]].leaves[argument]
+                return (match[operation], leaf.slot) if isinstance(leaf, Ref) else None
+        return None
+
+    def _correspondence(self, step: Step) -> dict[int, set[Variable]]:
+        """Slot of a step -> the variables of the reference that it is."""
+        found: dict[int, set[Variable]] = {}
+        reference = self._steps.reference.tape
+        for ours, theirs in self._steps.match(step).items():
+            mine, other = reference.ops[ours], step.tape.ops[theirs]
+            for slot, result in zip(other.results, mine.results, strict=True):
+                if slot is not None and result is not None and result not in reference.captures:
+                    found.setdefault(slot, set()).add(Variable(result))
+            for argument, (left, right) in enumerate(zip(mine.leaves, other.leaves, strict=True)):
+                if isinstance(left, Ref) and isinstance(right, Ref) and left.slot in reference.captures:
+                    found.setdefault(right.slot, set()).add(self.variable(left.slot, (ours, argument)))
+        for group in ("inputs", "states"):
+            for name, declared in getattr(reference, group).items():
+                other = getattr(step.tape, group).get(name)
+                if other is not None:
+                    found.setdefault(other.slot, set()).add(Variable(declared.slot))
+        return found
+
+
+def _common(found: Iterable[set[Origin]]) -> set[Origin] | None:
+    """What all of those have in common that have anything; None if none has."""
+    candidates: set[Origin] | None = None
+    for origins in found:
+        if origins:
+            candidates = origins if candidates is None else candidates & origins
+    return candidates
+
+
+def _reads(ops: Iterable[Op], slot: int) -> list[tuple[int, int]]:
+    return [
+        (index, argument)
+        for index, op in enumerate(ops)
+        for argument, leaf in enumerate(op.leaves)
+        if isinstance(leaf, Ref) and leaf.slot == slot
+    ]
+
+
+def changed(sightings: list[Sighting]) -> bool:
+    """Whether what a variable held differed between steps, or was written to without a trace of it."""
+    first = sightings[0].capture
+    for before, after in pairwise(sightings):
+        ours, theirs = before.capture, after.capture
+        if theirs.touched or not same(theirs.value, first.value):
+            return True
+        if not after.step.reset and rebound(ours, theirs):
+            return True
+        if ours.tensor is theirs.tensor and ours.version != theirs.version:
+            return True
+    return False
+
+
+def rebound(ours: Capture, theirs: Capture) -> bool:
+    """Whether another tensor stands in the place of one, that the step did not make of numbers itself."""
+    elsewhere = ours.tensor is not theirs.tensor and ours.place[0] != theirs.place[0]
+    return elsewhere and not ours.created and not theirs.created
