@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from ashore.spec import (
     BackendResult,
     Checkpoint,
     Finding,
+    Frozen,
     Git,
     Joint,
     JointLimits,
@@ -195,6 +197,24 @@ def write_go1(out: Path) -> Package:
                 tensor="noise",
                 remedy="switch it off",
             ),
+            Finding(name="tie", severity="info", message="a tie is broken by the order of joints"),
+        ),
+        constants=(
+            Frozen(
+                name="command",
+                where="env.py:31",
+                dtype="float32",
+                shape=(1, 3),
+                values=(0.5, 0.0, -0.25),
+                lowest=-0.25,
+                highest=0.5,
+            ),
+            Frozen(name="mask", dtype="float32", shape=(), values=(float("-inf"),)),
+            Frozen(name="table", where="env.py:32", dtype="int64", shape=(8, 125), lowest=-7.5, highest=123.0),
+            Frozen(name="ones", dtype="float32", shape=(40,), lowest=1.0, highest=1.0),
+            Frozen(name="hole", dtype="float32", shape=(40,), lowest=float("nan"), highest=float("nan")),
+            Frozen(name="rows", dtype="float32", shape=(0, 3), values=()),
+            Frozen(name="mystery", dtype="float32", shape=(40,)),
         ),
         verification=Verification(status="passed", steps=50, resets=2, atol=1e-6, rtol=0.0, results=(result,)),
         provenance=Provenance(
@@ -257,6 +277,55 @@ def test_inspect_shows_everything_a_package_can_say_and_cuts_nothing(tmp_path: P
         assert text in shown, text
 
 
+def rows_of(shown: str, title: str) -> list[list[str]]:
+    """The cells of a table of `ashore inspect`, without its header."""
+    lines = shown[shown.index(title) :].split("\n\n")[0].splitlines()[2:]
+    return [re.split(r" {2,}", line.strip()) for line in lines]
+
+
+def test_inspect_shows_what_was_frozen_so_that_nobody_overlooks_a_command(tmp_path: Path) -> None:
+    package = write_go1(tmp_path / "p").path
+    title = "Frozen constants (never change; check that none is a command)"
+    assert rows_of(ashore("inspect", package).stdout, title) == [
+        ["command", "env.py:31", "float32 1x3", "0.5 0 -0.25"],
+        ["mask", "-", "float32 scalar", "-inf"],
+        ["table", "env.py:32", "int64 8x125", "-7.5 … 123"],
+        ["ones", "-", "float32 40", "all 1"],
+        ["hole", "-", "float32 40", "holds NaN, so it has no range"],
+        ["rows", "-", "float32 0x3", "empty"],
+        ["mystery", "-", "float32 40", "not recorded"],
+    ]
+    constants = machine("inspect", package)["manifest"]["constants"]
+    assert constants[0] == {
+        "name": "command",
+        "where": "env.py:31",
+        "dtype": "float32",
+        "shape": [1, 3],
+        "values": [0.5, 0.0, -0.25],
+        "lowest": -0.25,
+        "highest": 0.5,
+    }
+    assert constants[1]["values"] == ["-inf"]
+
+
+def test_inspect_shows_what_was_allowed_with_its_severity(tmp_path: Path) -> None:
+    package = write_go1(tmp_path / "p").path
+    assert rows_of(ashore("inspect", package).stdout, "Findings that were allowed") == [
+        ["warning", "randomness", "env.py:12", "noise", "uses randn", "switch it off"],
+        ["info", "tie", "-", "-", "a tie is broken by the order of joints", "-"],
+    ]
+    assert [finding["severity"] for finding in machine("inspect", package)["manifest"]["findings"]] == [
+        "warning",
+        "info",
+    ]
+
+
+def test_inspect_says_nothing_of_constants_where_there_are_none(arm_package: Package) -> None:
+    shown = ashore("inspect", arm_package.path).stdout
+    assert "Frozen" not in shown
+    assert "Findings" not in shown
+
+
 def test_inspect_works_on_a_directory_whose_name_ends_like_a_model(arm_package: Package) -> None:
     other = arm_package.path.rename(arm_package.path.with_name("arm.onnx"))
     assert machine("inspect", other)["manifest"]["name"] == "arm"
@@ -295,6 +364,13 @@ def test_verify_passes_and_says_so(arm_package: Package) -> None:
     document = machine("verify", arm_package.path)
     assert document["passed"] is True
     assert document["max_abs_error"]["free_running"]["outputs/torque"] == 0.0
+
+
+def test_verify_says_what_ran_and_takes_the_name_of_an_exporter(arm_package: Package) -> None:
+    assert machine("verify", arm_package.path)["backend"] == "onnx"
+    assert machine("verify", arm_package.path, "--backend", "onnx-dynamo")["backend"] == "onnx"
+    refused = machine("verify", arm_package.path, "--backend", "jit", code=3)
+    assert "has no artifact for 'torchscript'; it has ['onnx']" in refused["message"]
 
 
 def test_verify_fails_with_one_and_names_step_port_element_and_values(arm_package: Package) -> None:

@@ -10,7 +10,7 @@ import json
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 )
 
 PackagePath = Annotated[Path, typer.Argument(metavar="PKG", help="A package directory or an .ashore file.")]
+Neighbour = Literal["leapp"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -54,7 +55,10 @@ def inspect(
 @app.command()
 def verify(
     path: PackagePath,
-    backend: Annotated[str, typer.Option(help="What runs the stages.")] = "onnx",
+    backend: Annotated[
+        str | None,
+        typer.Option(help="What runs the stages.", show_default="onnx where there is one, else what there is"),
+    ] = None,
     atol: Annotated[
         float | None, typer.Option(help="Absolute tolerance.", show_default="as exported, else 1e-5")
     ] = None,
@@ -104,6 +108,30 @@ def unpack(
     from ashore.cli.archiving import run_unpack
 
     run_unpack(path, out, as_json=as_json)
+
+
+@app.command()
+def convert(
+    path: Annotated[Path, typer.Argument(metavar="FROM", help="What to convert: a package, or a LEAPP directory.")],
+    out: Annotated[Path, typer.Argument(metavar="TO", help="What to write.")],
+    to: Annotated[Neighbour | None, typer.Option("--to", help="Write a package in another format.")] = None,
+    origin: Annotated[Neighbour | None, typer.Option("--from", help="Read another format into a package.")] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="With --to: whose files to take.", show_default="onnx where there is one")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Turn a package into a LEAPP directory, or a LEAPP directory into a package."""
+    if (to is None) == (origin is None):
+        raise typer.BadParameter("say either --to leapp or --from leapp")
+    if backend is not None and to is None:
+        raise typer.BadParameter("--backend goes with --to", param_hint="--backend")
+    from ashore.cli.converting import run_from, run_to
+
+    if to is not None:
+        run_to(path, out, backend=backend, as_json=as_json)
+    else:
+        run_from(path, out, as_json=as_json)
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""The neighbours' formats, read and written."""
