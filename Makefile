@@ -17,7 +17,8 @@ help:  ## List the targets.
 
 setup: $(STAMP)  ## Make the development environment in .venv.
 
-demo: $(STAMP)  ## Build a package, inspect, verify, run and measure it.
+demo: $(STAMP)  ## Record a policy; build a package, inspect, verify, run and measure it.
+	$(BIN)/python examples/record_policy.py demo/recorded
 	$(BIN)/python examples/first_package.py demo/first
 	$(BIN)/ashore inspect demo/first
 	$(BIN)/ashore verify demo/first
@@ -41,6 +42,9 @@ bench: $(STAMP)  ## Measure, and print ratios.
 	$(BIN)/python bench/step.py
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/soak.py
+	$(BIN)/python bench/recording.py
+	$(BIN)/python bench/leapp_step.py
+	$(BIN)/python bench/export.py
 
 docs: $(STAMP)  ## Write what is generated, and build the pages into site/.
 	$(BIN)/python tools/write_docs.py

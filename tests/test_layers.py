@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
+
+import support
 
 SOURCE = Path(__file__).parents[1] / "src" / "ashore"
 LAYERS = (
@@ -23,9 +26,19 @@ LAYERS = (
     "interop",
     "cli",
 )
-TORCH_FREE = ("errors", "spec", "package", "processors", "runtime", "verify", "cli")
+TORCH_FREE = ("errors", "spec", "package", "processors", "runtime", "verify", "view", "cli")
 FRAMEWORKS = {"torch", "onnx", "mujoco", "mjlab", "lerobot", "gymnasium"}
-FILES = sorted(path for path in SOURCE.rglob("*.py") if path.parent != SOURCE)
+MAY_IMPORT = {
+    "deploy": {"mujoco"},
+    "backends": {"torch", "onnx"},
+    "capture": {"torch", "onnx"},
+    "interop": {"torch", "onnx"},
+    "integrations": FRAMEWORKS,
+}
+"""Layer -> the frameworks that it may import."""
+
+ROOT = {SOURCE / "__init__.py", SOURCE / "__main__.py"}
+FILES = sorted(set(SOURCE.rglob("*.py")) - ROOT)
 
 
 def imported(path: Path) -> set[str]:
@@ -38,9 +51,22 @@ def imported(path: Path) -> set[str]:
     return found
 
 
+def layer_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def frameworks(path: Path) -> set[str]:
+    return FRAMEWORKS & {module.split(".")[0] for module in imported(path)}
+
+
+def test_every_layer_says_which_frameworks_it_may_import() -> None:
+    assert not set(TORCH_FREE) & MAY_IMPORT.keys()
+    assert set(TORCH_FREE) | MAY_IMPORT.keys() == set(LAYERS)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_go_one_way(path: Path) -> None:
-    layer = path.relative_to(SOURCE).parts[0]
+    layer = layer_of(path)
     assert layer in LAYERS, "a new folder needs a place in the list of layers"
     allowed = LAYERS[: LAYERS.index(layer) + 1]
     for module in imported(path):
@@ -50,6 +76,18 @@ def test_imports_go_one_way(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_what_runs_on_the_robot_imports_no_framework(path: Path) -> None:
-    if path.relative_to(SOURCE).parts[0] in TORCH_FREE:
-        assert not FRAMEWORKS & {module.split(".")[0] for module in imported(path)}
+def test_a_layer_imports_only_the_frameworks_that_it_may(path: Path) -> None:
+    """What runs on the robot imports none; the export side, only those that it exports from and to."""
+    assert frameworks(path) <= MAY_IMPORT.get(layer_of(path), set())
+
+
+def test_errors_need_nothing_but_python() -> None:
+    assert {module.split(".")[0] for module in imported(SOURCE / "errors.py")} <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("layer", ["errors", "view", "backends"])
+def test_importing_a_layer_that_names_torch_loads_none_of_it(layer: str) -> None:
+    """`backends` says by name where torch is needed, so that a robot can be told what to install."""
+    code = f"import sys, ashore.{layer}; print(sorted({{name.split('.')[0] for name in sys.modules}} & {FRAMEWORKS!r}))"
+    done = support.run_python(code)
+    assert done.stdout == "[]\n", done.stdout + done.stderr

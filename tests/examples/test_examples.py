@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+README = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+CHECKED_ELSEWHERE = {"annotate.md", "findings.md"}
+"""Pages that need torch, and whose examples have tests of their own in tests/docs."""
+
+needs_torch = pytest.mark.skipif("ASHORE_NO_TORCH" in os.environ, reason="recording needs torch")
 
 
 def run(*command: object, cwd: Path = ROOT) -> str:
@@ -29,13 +35,32 @@ def test_the_first_package_is_built_verified_and_run(first: Path) -> None:
     assert "reached [ 0.878 -0.186] rad" in run("examples/run_package.py", first)
 
 
-def test_the_readme_example_runs(first: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 1
-    assert "joint_target" in run("-c", blocks[0], cwd=first.parents[1])
+@needs_torch
+def test_a_policy_is_recorded_verified_and_gives_what_the_code_gives(tmp_path: Path) -> None:
+    assert "200 steps beside the code" in run("examples/record_policy.py", tmp_path / "recorded")
+    assert "verified" in run("-m", "ashore", "verify", tmp_path / "recorded")
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_the_readme_has_an_example_of_recording_and_one_of_running() -> None:
+    assert ["ashore.record" in block for block in README] == [True, False]
+    assert len(README[0].splitlines()) <= 16
+
+
+@needs_torch
+def test_the_readme_example_of_recording_runs(tmp_path: Path) -> None:
+    run("-c", README[0], cwd=tmp_path)
+    assert "verified" in run("-m", "ashore", "verify", tmp_path / "packages" / "leg")
+
+
+def test_the_readme_example_of_running_runs(first: Path) -> None:
+    assert "joint_target" in run("-c", README[1], cwd=first.parents[1])
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in CHECKED_ELSEWHERE],
+    ids=lambda page: page.name,
+)
 def test_the_code_on_every_page_runs(page: Path, first: Path) -> None:
     """The Python blocks of a page run one after the other, beside a folder demo/ with the first package in it."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)

@@ -1,0 +1,102 @@
+"""A step of the annotated pipeline on Ashore's runtime against LEAPP's `InferenceManager`, each on its own package.
+
+Both packages are exported from the same code, and are run in one process, taking turns, with one thread each.
+
+python bench/leapp_step.py [--samples 20000] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import leapp
+import onnxruntime
+import torch
+
+import ashore
+from annotated import NAME, NODE, OUTPUT, Pipeline, rollout
+from ashore.verify import Latency, take_turns
+from export import LIMIT_ERROR, run_export
+
+LIMIT = 0.5
+OURS, OURS_TORCH, THEIRS = "ashore.load(…).step", "ashore.InferenceManager", "leapp.InferenceManager"
+
+
+class OneThread(onnxruntime.SessionOptions):
+    """What LEAPP gets for session options, since it has no setting for the number of threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.intra_op_num_threads = self.inter_op_num_threads = 1
+
+
+def open_leapp(package: Path, inputs: dict[str, torch.Tensor]) -> Any:
+    """LEAPP's runtime. It opens its session in its first step, so it makes one here."""
+    with mock.patch.object(onnxruntime, "SessionOptions", OneThread):
+        manager = leapp.InferenceManager(str(package / f"{NAME}.yaml"))
+        manager.run_policy(inputs)
+    manager.reset()  # which writes zeros into the inputs it was given
+    return manager
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=20_000)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = {tool: Path(scratch) / tool for tool in ("ashore", "leapp")}
+        for tool, folder in folders.items():
+            run_export(tool, "onnx-dynamo", folder)
+        steps = rollout(Pipeline(), 50, seed=1)
+        named = [({f"{NODE}/{name}": value for name, value in sensors.items()}, target) for sensors, target in steps]
+        policy = ashore.load(folders["ashore"] / NAME)
+        manager = ashore.InferenceManager(folders["ashore"] / NAME)
+        theirs = open_leapp(folders["leapp"] / NAME, {name: value.clone() for name, value in named[0][0].items()})
+    arrays = [{name: value.numpy() for name, value in sensors.items()} for sensors, _ in steps]
+    check(OURS, [torch.from_numpy(policy.step(one)[OUTPUT]) for one in arrays], steps)
+    for name, run in ((OURS_TORCH, manager.run_policy), (THEIRS, theirs.run_policy)):
+        check(name, [run(inputs)[f"{NODE}/{OUTPUT}"].clone() for inputs, _ in named], steps)
+    candidates: dict[str, Callable[[], object]] = {
+        OURS: partial(policy.step, arrays[0]),
+        OURS_TORCH: partial(manager.run_policy, named[0][0]),
+        THEIRS: partial(theirs.run_policy, named[0][0]),
+    }
+    taken = take_turns(candidates, options.samples)
+    ratios = {name: latency.p50_us / taken[THEIRS].p50_us for name, latency in taken.items()}
+    if options.json:
+        rows = {name: {"ratio_p50": ratios[name], **asdict(latency)} for name, latency in taken.items()}
+        print(json.dumps({"limit": LIMIT, **rows}, indent=2))
+    else:
+        show(options.samples, taken, ratios)
+    if ratios[OURS] > LIMIT:
+        sys.exit("over the limit")
+
+
+def check(name: str, got: list[torch.Tensor], steps: list[tuple[Any, torch.Tensor]]) -> None:
+    """Exit unless a runtime gives what the code gives."""
+    error = max(float((one - target).abs().max()) for one, (_, target) in zip(got, steps, strict=True))
+    if error > LIMIT_ERROR:
+        sys.exit(f"{name} is off by {error}")
+
+
+def show(samples: int, taken: dict[str, Latency], ratios: dict[str, float]) -> None:
+    print(f"\na step of the annotated pipeline, {samples:,} calls each, taking turns, one thread")
+    print(f"{'':30}{'ratio p50':>10}{'limit':>7}{'p50':>10}{'p99':>8}  µs")
+    for name, latency in taken.items():
+        limit = f"{LIMIT:.2f}x" if name == OURS else ""
+        print(f"{name:30}{ratios[name]:>9.3f}x{limit:>7}{latency.p50_us:>10.1f}{latency.p99_us:>8.1f}")
+
+
+if __name__ == "__main__":
+    main()

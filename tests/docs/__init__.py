@@ -1,0 +1,1 @@
+"""The pages of docs/ are checked against the code, and their examples are run."""
