@@ -34,9 +34,6 @@ class Carried:
     declared: Name | None = None
     """What the user called it, if it was declared."""
 
-    tensor: torch.Tensor | None = None
-    """What was captured, if it was not."""
-
 
 @dataclass
 class Analysis:
@@ -129,7 +126,7 @@ def _classify(result: Analysis, variable: Variable, named: Mapping[int, str]) ->
         ids = [id(sighting.capture.tensor) for sighting in result.variables.sightings(variable)]
         called = next((named[one] for one in ids if one in named), None)
         name = known[0].name if known else state_name(called or capture.path, taken)
-        result.carried[variable] = Carried(name, variable, origin, capture.line, capture.path, tensor=capture.tensor)
+        result.carried[variable] = Carried(name, variable, origin, capture.line, capture.path)
         return
     result.constants[variable] = capture
     if not agreed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch.utils._pytree import tree_flatten
@@ -91,7 +91,7 @@ class _Builder:
             if index in live.ops and index not in self._analysis.weights:
                 op = tape.ops[index]
                 leaves = [
-                    Ref(self._read(leaf.slot, (index, argument))) if isinstance(leaf, Ref) else _anywhere(leaf)
+                    Ref(self._read(leaf.slot, (index, argument))) if isinstance(leaf, Ref) else leaf
                     for argument, leaf in enumerate(op.leaves)
                 ]
                 results = [None if slot is None else self._whole(slot) for slot in op.results]
@@ -164,10 +164,3 @@ def _drop_unread_states(program: Program) -> None:
             for value, source in program.sources.items()
             if source.kind != "state" or source.name in program.states
         }
-
-
-def _anywhere(leaf: Any) -> Any:
-    """An argument of an operation, as it has to be where there is only a CPU."""
-    if isinstance(leaf, torch.device):
-        return torch.device("cpu")
-    return leaf.cpu() if isinstance(leaf, torch.Tensor) else leaf

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import torch
 
 from ashore.backends import Exported, Request, find_exporter
 from ashore.capture.analysis import analyse
@@ -41,18 +42,22 @@ from ashore.view import draw
 
 
 @contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Look for no garbage: exporters make a million objects that stay, and a fifth of the time would go into that."""
+def _by_itself() -> Iterator[None]:
+    """Work on the CPU and in no mode of torch, whatever the user's code is in.
+
+    And look for no garbage: exporters make a million objects that stay, and a fifth of the time would go into that.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with torch.device("cpu"), torch.inference_mode(False), torch.no_grad(), torch.autocast("cpu", enabled=False):
+            yield
     finally:
         if enabled:
             gc.enable()
 
 
-@_without_collecting()
+@_by_itself()
 def export(session: Session, name: str, out: Path | None, options: ExportOptions) -> Package | None:
     """Write the package of a recording.
 

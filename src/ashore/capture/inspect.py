@@ -177,10 +177,13 @@ def _deciding(tape: Tape, op: Op) -> list[int]:
 def _counters(analysis: Analysis) -> Iterator[Finding]:
     """Numbers of Python that change from step to step."""
     seen: set[tuple[int, str]] = set()
-    for before, after in pairwise(analysis.steps.all):
+    steps = analysis.steps.all
+    pairs = [(before, after) for before, after in pairwise(steps) if not after.reset]
+    pairs += pairwise(step for step in steps if step.reset)
+    for before, after in pairs:
         for key, (number, name, line) in after.tape.numbers.items():
             old = before.tape.numbers.get(key)
-            if after.reset or old is None or key in seen or old[0] == number:
+            if old is None or key in seen or old[0] == number:
                 continue
             seen.add(key)
             message = f"{name} is a number of Python that changes between steps, from {old[0]!r} to {number!r}"

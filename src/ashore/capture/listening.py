@@ -140,7 +140,7 @@ class _Operations(TorchDispatchMode):
         given = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
         if any(map(is_lazy, given)):
             return func(*args, **kwargs)  # a parameter that has no shape yet
-        if any(leaf.layout is not torch.strided or leaf.is_quantized for leaf in given):
+        if any(leaf.layout is not torch.strided or leaf.is_quantized or leaf.is_nested for leaf in given):
             tape.odd.append((str(func), user_line()))
             return func(*args, **kwargs)
         if func._schema.name.startswith("aten::_foreach_"):

@@ -190,9 +190,6 @@ class Tape:
     touched: Mapping[int, torch.Tensor] = field(default_factory=dict)
     """Memory that was written to since the step before."""
 
-    versions: list[int | None] = field(default_factory=list)
-    """Slot -> how often it had been written to when the step ended, where torch counts that."""
-
     numbers: dict[tuple[int, str], tuple[Number, str, Line]] = field(default_factory=dict)
     """Numbers of Python that the step could see when it ended."""
 
@@ -266,7 +263,6 @@ class Tape:
     def finish(self) -> None:
         """Say that the step has ended."""
         self.begun = None
-        self.versions = [version_of(tensor) for tensor in self._tensors]
         self.numbers = self._counting.read()
 
     def holds(self, things: object) -> bool:
@@ -335,6 +331,8 @@ class Tape:
             if isinstance(leaf, torch.Tensor):
                 leaves[place] = Ref(self.use(leaf, created=created))
                 memories[memory_of(leaf)] = leaves[place].slot
+            elif isinstance(leaf, torch.device):
+                leaves[place] = torch.device("cpu")  # where it will be done again
         return Expected(target, leaves, structure, memories, tuple(self.use(tensor) for tensor in written))
 
     def record(self, expected: Expected, result: Any) -> None:
