@@ -24,6 +24,7 @@ WITHOUT_LINE = {"unsupported_operation", "precision", "batch"}
 """Findings that need not have a line: an exporter does not always say which operation it means."""
 
 ABOUT_PORTS = {
+    "precision",
     "changing_shape",
     "constant_output",
     "not_reproduced",
