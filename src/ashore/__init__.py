@@ -73,4 +73,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"ashore.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'ashore' has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    try:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "ashore":
+            raise
+        message = f"ashore.{name} needs {error.name}; use pip install 'ashore[export]'"
+        raise ModuleNotFoundError(message, name=error.name) from error
