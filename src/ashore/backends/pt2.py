@@ -1,19 +1,15 @@
-"""Exported programs of torch (``.pt2``), and their sessions."""
+"""Exported programs of torch (``.pt2``)."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 
 import torch
 
 from ashore.backends.exporting import Exported, Request
 from ashore.backends.functional import functionalise
 from ashore.backends.messages import overheard
-from ashore.backends.torchscript import TorchSession
-from ashore.errors import BackendError
-from ashore.runtime import Options
-from ashore.spec import Artifact, Stage
+from ashore.backends.torch_session import TorchBackend
 
 
 def export_pt2(request: Request) -> Exported:
@@ -25,21 +21,9 @@ def export_pt2(request: Request) -> Exported:
     return Exported("pt2", ".pt2", stream.getvalue(), f"torch {torch.__version__} pt2", messages=tuple(messages))
 
 
-class Pt2Backend:
+class Pt2Backend(TorchBackend):
     """Opens exported programs."""
 
-    def open(
-        self,
-        where: str,
-        artifact: Artifact,
-        files: Sequence[bytes],
-        stage: Stage,  # noqa: ARG002
-        options: Options,  # noqa: ARG002
-    ) -> TorchSession:
-        """Open an artifact; its ports are by position."""
-        try:
-            with overheard():
-                program = torch.export.load(io.BytesIO(files[0]))
-                return TorchSession(program.module(), artifact)
-        except Exception as error:  # torch raises anything at all over a file that is none of its own
-            raise BackendError(f"{where}: torch refuses it: {error}") from error
+    def load(self, file: io.BytesIO) -> torch.nn.Module:
+        """Read a file."""
+        return torch.export.load(file).module()

@@ -1,20 +1,16 @@
-"""TorchScript files, scripted or traced, and their sessions."""
+"""TorchScript files, scripted or traced."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 
 from ashore.backends.exporting import Exported, Request
 from ashore.backends.functional import functionalise, plain_graph
 from ashore.backends.messages import overheard
-from ashore.errors import BackendError
-from ashore.package import Array
-from ashore.runtime import Options
-from ashore.spec import Artifact, Stage
+from ashore.backends.torch_session import TorchBackend
 
 
 def export_trace(request: Request) -> Exported:
@@ -42,48 +38,9 @@ def _finish(module: torch.jit.ScriptModule, exporter: str, messages: list[str]) 
     return Exported("torchscript", ".pt", stream.getvalue(), version, messages=tuple(messages))
 
 
-class TorchScriptBackend:
+class TorchScriptBackend(TorchBackend):
     """Opens TorchScript artifacts."""
 
-    def open(
-        self,
-        where: str,
-        artifact: Artifact,
-        files: Sequence[bytes],
-        stage: Stage,  # noqa: ARG002
-        options: Options,  # noqa: ARG002
-    ) -> TorchSession:
-        """Open an artifact; its ports are by position."""
-        try:
-            with overheard():
-                module = torch.jit.load(io.BytesIO(files[0]), map_location="cpu").eval()
-        except (RuntimeError, ValueError) as error:
-            raise BackendError(f"{where}: torch refuses it: {error}") from error
-        return TorchSession(module, artifact)
-
-
-class TorchSession:
-    """A stage that torch runs, on numpy buffers."""
-
-    errors: tuple[type[Exception], ...] = (RuntimeError, ValueError, TypeError, IndexError)
-
-    def __init__(self, module: Callable[..., Any], artifact: Artifact) -> None:
-        self._module, self._artifact = module, artifact
-
-    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Callable[[], object]:
-        """Fix the buffers of one call; see `ashore.runtime.backend.Session`."""
-        given = [torch.from_numpy(inputs[name]) for name in self._artifact.inputs or ()]
-        places = [torch.from_numpy(outputs[name]) for name in self._artifact.outputs or ()]
-        module = self._module
-
-        def call() -> None:
-            with torch.inference_mode():
-                results = module(*given)
-                if isinstance(results, torch.Tensor):
-                    results = (results,)
-                for place, result in zip(places, results, strict=True):
-                    if result.shape != place.shape or result.dtype != place.dtype:
-                        raise ValueError(f"gave {result.dtype} {list(result.shape)} for {list(place.shape)}")
-                    place.copy_(result)
-
-        return call
+    def load(self, file: io.BytesIO) -> torch.jit.ScriptModule:
+        """Read a file."""
+        return torch.jit.load(file, map_location="cpu").eval()

@@ -56,9 +56,7 @@ class Analysis:
     findings: list[Finding] = field(default_factory=list)
 
 
-def analyse(
-    steps: Steps, *, feedback: bool, owned: Mapping[int, str], named: Mapping[int, str] | None = None
-) -> Analysis:
+def analyse(steps: Steps, *, feedback: bool, owned: Mapping[int, str], named: Mapping[int, str]) -> Analysis:
     """Find out what the reference step computes, and from what.
 
     Args:
@@ -88,7 +86,7 @@ def analyse(
         if not fresh:
             break
         for variable in fresh:
-            _classify(result, variable, named or {})
+            _classify(result, variable, named)
             seen.add(variable)
     if len(steps.all) == 1:
         result.findings += _unproven(result, owned)
@@ -163,7 +161,7 @@ def _made_from_inputs(result: Analysis, variable: Variable) -> bool:
     places = {sighting.capture.place for sighting in result.variables.sightings(variable)}
     for step in result.steps.all:
         tape = step.tape
-        declared = {tape.groups[one.slot] for group in (tape.inputs, tape.states) for one in group.values()}
+        declared = {tape.groups[one.slot] for one in tape.given()}
         for slot in (slot for place in places for slot in tape.slots_at(place) if slot not in tape.captures):
             if declared & Liveness(tape, (), [(slot, len(tape.ops))]).groups:
                 return True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,12 +16,13 @@ from ashore.capture.contract import PortInfo, dtype_name, is_storable
 from ashore.capture.findings import Finding
 from ashore.capture.layout import Layout, StageLayout
 from ashore.capture.options import ExportOptions
-from ashore.capture.program import Program, execute
+from ashore.capture.program import Program
 from ashore.capture.replay import Rollout
 from ashore.capture.session import Session
-from ashore.capture.tape import Name
+from ashore.capture.tape import Name, Tape
 from ashore.package import Golden, Recording, collect_provenance
 from ashore.spec import BATCH, Artifact, Frozen, Manifest, Port, Stage, State
+from ashore.spec import Finding as Record
 from ashore.spec.manifest import Dim
 
 _TOOLS = ("ashore", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
@@ -47,13 +49,9 @@ class Assembly:
     def __post_init__(self) -> None:
         step = self.analysis.steps.reference
         before = self.rollout.states[step.index - 1] if step.index and not step.reset else None
-        named = {("input", "/".join(key)): step.tape.inputs[key].value for key in self.program.inputs}
-        named |= {("constant", key): value for key, value in self.program.constants.items()}
-        for key in self.program.states:
-            named["state", key] = self.start(key) if before is None else before[key]
-        self.values = {value: named[source.kind, source.name].clone() for value, source in self.program.sources.items()}
-        with torch.no_grad():
-            execute(self.program.ops, self.values, self.program.batch)
+        inputs = {key: step.tape.inputs[key].value for key in self.program.inputs}
+        states = {key: self.start(key) for key in self.program.states} if before is None else before
+        self.values = self.program.values(inputs, states)
 
     def start(self, key: str) -> torch.Tensor:
         """The initial value of a state, as the recorded operations take it."""
@@ -100,23 +98,18 @@ class Assembly:
             if tensor.requires_grad and id(tensor) not in self.owned and not isinstance(tensor, torch.nn.Parameter):
                 message = f"{capture.path or capture.line.text} is taken for a constant, but requires a gradient"
                 yield Finding("grad_constant", message, capture.line, capture.path)
-        for key, value in (*self.program.inputs.items(), *self.program.outputs.items()):
-            info = self.session.ports.get(key, PortInfo())
-            if (
-                info.kind is not None
-                and self._port("outputs" if key in self.program.outputs else "inputs", key, value).kind is None
-            ):
-                message = f"{key[1]} is of kind {info.kind}, but does not name its elements in order"
-                yield Finding("kind_without_names", message, None, key[1])
         for group in ("inputs", "outputs"):
             for key in getattr(self.layout, group):
+                line, info = getattr(self._reference, group)[key].line, self.session.ports.get(key, PortInfo())
+                if info.kind is not None and self._port(group, key).kind is None:
+                    message = f"{key[1]} is of kind {info.kind}, but does not name its elements in order"
+                    yield Finding("kind_without_names", message, line, key[1])
                 if not self._is_finite(group, key):
-                    declared = getattr(self._reference, group)[key]
                     message = f"{key[1]} was not finite during the recording, so it is not checked"
-                    yield Finding("non_finite", message, declared.line, key[1])
+                    yield Finding("non_finite", message, line, key[1])
 
     @property
-    def _reference(self):
+    def _reference(self) -> Tape:
         return self.analysis.steps.reference.tape
 
     def _is_finite(self, group: str, key: Name) -> bool:
@@ -125,8 +118,8 @@ class Assembly:
 
     # --- the package -------------------------------------------------------------------------------------------------
 
-    def manifest(self, name: str, exported: Mapping[str, Exported], further: Sequence[Finding] = ()) -> Manifest:
-        """The contract."""
+    def manifest(self, name: str, exported: Mapping[str, Exported]) -> Manifest:
+        """The contract, before anything is proven."""
         layout, program, options = self.layout, self.program, self.options
         return Manifest(
             name=name,
@@ -135,12 +128,12 @@ class Assembly:
             provenance=collect_provenance(tools=_TOOLS),
             timing=options.timing,
             joints=tuple(options.joints),
-            inputs={label: self._port("inputs", key, program.inputs[key]) for key, label in layout.inputs.items()},
-            outputs={label: self._port("outputs", key, program.outputs[key]) for key, label in layout.outputs.items()},
+            inputs={label: self._port("inputs", key) for key, label in layout.inputs.items()},
+            outputs={label: self._port("outputs", key) for key, label in layout.outputs.items()},
             stages={one.name: self._stage(one, exported[one.name]) for one in layout.stages.values()},
             wires=tuple(layout.wires),
             states={layout.states[key]: self._state(key) for key in program.states},
-            findings=tuple(dict.fromkeys(finding.record() for finding in (*self.findings, *further))),
+            findings=as_records(self.findings),
             constants=tuple(self._frozen()),
             metadata=dict(options.metadata),
         )
@@ -158,8 +151,8 @@ class Assembly:
             description=None if state.path is None else f"{state.path} of the recorded code",
         )
 
-    def _port(self, group: str, key: Name, value: int) -> Port:
-        info = self.session.ports.get(key, PortInfo())
+    def _port(self, group: Literal["inputs", "outputs"], key: Name) -> Port:
+        info, value = self.session.ports.get(key, PortInfo()), getattr(self.program, group)[key]
         tensor = self.values[value]
         return info.port(key[1], self._shape(value, tensor), tensor.dtype, finite=self._is_finite(group, key))
 
@@ -225,6 +218,11 @@ class Assembly:
     def name_states(self, states: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
         """States of the program, by their names in the package."""
         return {self.layout.states[key]: to_numpy(value) for key, value in states.items()}
+
+
+def as_records(findings: Iterable[Finding]) -> tuple[Record, ...]:
+    """Findings as they are kept in a manifest, each once."""
+    return tuple(dict.fromkeys(finding.record() for finding in findings))
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:

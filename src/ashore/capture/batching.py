@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from ashore.capture.findings import Finding
 from ashore.capture.program import Program, Rows, execute
 from ashore.capture.steps import Step
-from ashore.capture.tape import Op, Ref, close, schema_name
+from ashore.capture.tape import RECURRENT, Op, Ref, close, schema_name
 
 aten = torch.ops.aten
 _RESHAPES = ("aten::view", "aten::reshape", "aten::_unsafe_view")
@@ -36,7 +36,6 @@ _CREATIONS = (
 _TRIAL_ROWS = (7, 11)
 _TRIALS = 256
 _WATCHED = 2
-_RECURRENT = ("aten::lstm", "aten::gru")
 
 
 @dataclass
@@ -123,9 +122,7 @@ class _Trial:
     def __init__(self, program: Program, step: Step, rows: int, states: dict[str, int | None]) -> None:
         self._program, self._rows, self.states = program, rows, states
         self._more = next(number for number in _TRIAL_ROWS if number != rows)
-        self._count = 1 + max(
-            [len(program.groups), *program.sources, *(value or 0 for op in program.ops for value in op.results)]
-        )
+        self._count = program.next_value()
         self.axes: dict[int, int] = {}
         self.ops: list[Op] = []
         plain: dict[int, torch.Tensor] = {}
@@ -188,7 +185,7 @@ class _Trial:
         self._check_rows(op, made)
 
     def _execute(self, op: Op) -> None:
-        if schema_name(op) in _RECURRENT:  # which torch runs without looking whether the rows agree
+        if schema_name(op) in RECURRENT:  # which torch runs without looking whether the rows agree
             args, _ = tree_unflatten(op.leaves, op.structure)
             given, hidden = self._values[args[0].slot], tree_flatten(args[1])[0]
             rows = given.shape[0 if args[-1] else 1]

@@ -18,7 +18,7 @@ import torch
 
 from ashore.backends import Exported, Request, find_exporter
 from ashore.capture.analysis import analyse
-from ashore.capture.assembly import Assembly
+from ashore.capture.assembly import Assembly, as_records
 from ashore.capture.batching import make_batched
 from ashore.capture.build import build
 from ashore.capture.declarations import check_declarations
@@ -84,8 +84,8 @@ def export(session: Session, name: str, out: Path | None, options: ExportOptions
         draft = write(Path(scratch) / "draft", manifest, files=files, **contents)
         proof, failures = prove(draft, assembly, options)
     _judge([*assembly.findings, *failures], options.allow)
-    manifest = assembly.manifest(name, exported, further=failures)
-    manifest = msgspec.structs.replace(manifest, verification=proof)
+    records = as_records([*assembly.findings, *failures])
+    manifest = msgspec.structs.replace(manifest, verification=proof, findings=records)
     messages = {stage: one.messages for stage, one in exported.items()}
     files["export.log"] = write_log(manifest, assembly, messages).encode()
     if options.picture:
@@ -160,13 +160,13 @@ def _once_each(errors: Sequence[Finding]) -> Iterator[str]:
 
 def _export_stage(assembly: Assembly, stage: StageLayout, options: ExportOptions) -> Exported:
     inputs, outputs = list(stage.inputs.values()), list(stage.outputs.values())
-    opset, ir_version = options.target()
+    axes, (opset, ir_version) = assembly.batch_axes(inputs), options.target()
     request = Request(
-        StageModule(assembly.program, stage.cut, inputs, outputs, assembly.batch_axes(inputs)).eval(),
+        StageModule(assembly.program, stage.cut, inputs, outputs, axes).eval(),
         assembly.example(inputs),
         tuple(stage.inputs),
         tuple(stage.outputs),
-        dynamic=assembly.batch_axes(inputs),
+        dynamic=axes,
         opset=opset,
         ir_version=ir_version,
     )

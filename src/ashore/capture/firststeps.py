@@ -49,8 +49,7 @@ def _replay(
     """What the operations of a step give on other inputs: its outputs, and the states that the next step finds."""
     tape = step.tape
     values = {slot: capture.value.clone() for slot, capture in tape.captures.items()}
-    declared = (*tape.inputs.values(), *tape.states.values())
-    values |= {one.slot: one.value.clone() for one in declared if not one.inner}
+    values |= {one.slot: one.value.clone() for one in tape.given() if not one.inner}
     values |= {tape.inputs[name].slot: value.clone() for name, value in inputs.items()}
     outputs: dict[Name, torch.Tensor] = {}
     with torch.no_grad():

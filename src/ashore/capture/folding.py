@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ashore.capture.naming import unique
 from ashore.capture.program import Program, Source, execute
-from ashore.capture.tape import Op, Ref, schema_name
+from ashore.capture.tape import Op, Ref, is_seeded, schema_name
 
 _INDEXING = ("aten::index", "aten::index_put_", "aten::index_put", "aten::_index_put_impl_")
 
@@ -34,9 +34,8 @@ def _known(program: Program) -> dict[int, torch.Tensor]:
         if source.kind == "constant" and program.group(value) not in written
     }
     for op in program.ops:
-        random = torch.Tag.nondeterministic_seeded in getattr(op.target, "tags", ())
         known = all(value in values for value in op.reads())
-        if known and not random and not op.mutates and not _touches(program, op, written):
+        if known and not is_seeded(op) and not op.mutates and not _touches(program, op, written):
             with torch.no_grad():
                 execute([op], values)
     return values
@@ -62,8 +61,7 @@ def _folded(program: Program, op: Op, known: dict[int, torch.Tensor]) -> Op:
 
 
 def _constant(program: Program, tensor: torch.Tensor) -> int:
-    name = unique("places", program.constants)
-    value = 1 + max([len(program.groups), *program.sources, *(made or 0 for op in program.ops for made in op.results)])
+    name, value = unique("places", program.constants), program.next_value()
     program.constants[name] = tensor
     program.sources[value] = Source("constant", name)
     return value

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
 
 import torch
@@ -14,7 +13,7 @@ from ashore.capture.findings import Finding
 from ashore.capture.lines import Line
 from ashore.capture.movement import Movement
 from ashore.capture.steps import Step
-from ashore.capture.tape import Name, Op, Ref, Tape, is_random, schema_name
+from ashore.capture.tape import RECURRENT, Name, Op, Ref, Tape, is_random, schema_name
 
 aten = torch.ops.aten
 
@@ -30,7 +29,6 @@ _DYNAMIC = frozenset(
     }
 )
 _LONGEST = 60
-_RECURRENT = ("aten::lstm", "aten::gru")
 
 
 def inspect_operations(analysis: Analysis, static: Collection[Name] = ()) -> Iterator[Finding]:
@@ -46,7 +44,8 @@ def inspect_operations(analysis: Analysis, static: Collection[Name] = ()) -> Ite
     yield from _dynamic(analysis, movement)
     for index in sorted(analysis.live.ops):
         op = tape.ops[index]
-        yield from _chance(analysis, tape, index)
+        if is_random(op) and index not in analysis.weights:
+            yield Finding("randomness", f"{_named(op)} draws random numbers", op.line)
         yield from _training(op)
     for name, line in tape.odd:
         yield Finding("unsupported_operation", f"{name} works on a sparse or quantised tensor in `{line.text}`", line)
@@ -68,6 +67,7 @@ def _other_paths(analysis: Analysis) -> Iterator[Finding]:
 
 def _other_path(analysis: Analysis, step: Step) -> Finding | None:
     match, ours, theirs = analysis.steps.match(step), analysis.steps.reference.tape.ops, step.tape.ops
+    crossed = _crossing(analysis, step)
     for index in sorted(analysis.live.ops):
         op = ours[index]
         if index not in match:
@@ -81,15 +81,14 @@ def _other_path(analysis: Analysis, step: Step) -> Finding | None:
                 f" and {_short(other.leaves[leaf])} in another"
             )
             return Finding("python_value", message, op.line)
-        if _crossed(analysis, step, op, other):
+        if any(crossed(left.slot, right.slot) for left, right in _pairs(op, other)):
             return Finding("control_flow", f"{_named(op)} works on other tensors in other steps", op.line)
     for name, declared in analysis.steps.reference.tape.outputs.items():
-        ends = Op(None, [Ref(declared.slot)], None, [], declared.line, None)  # type: ignore[arg-type]
-        other = step.tape.outputs[name]
-        if _crossed(analysis, step, ends, dataclasses.replace(ends, leaves=[Ref(other.slot)])):
-            made = next((op for op in reversed(theirs) if other.slot in op.results), ends)
+        other = step.tape.outputs[name].slot
+        if crossed(declared.slot, other):
+            line = next((op.line for op in reversed(theirs) if other in op.results), declared.line)
             message = f"steps do different things: the output {name[1]} is not made by the same operation in every step"
-            return Finding("control_flow", message, made.line, name[1])
+            return Finding("control_flow", message, line, name[1])
     extra = _extra_writes(analysis, step)
     if extra is not None:
         return Finding(
@@ -103,21 +102,16 @@ def _short(leaf: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _crossed(analysis: Analysis, step: Step, op: Op, other: Op) -> bool:
-    """Whether an operation reads the result of one operation in one step, and of another in another."""
-    tape = analysis.steps.reference.tape
-    theirs = analysis.steps.counterparts(step)
-    for left, right in zip(op.leaves, other.leaves, strict=True):
-        if not isinstance(left, Ref) or left.slot in tape.captures or left.slot in _declared(tape):
-            continue
-        made = theirs.get(left.slot)
-        if made and right.slot not in made:
-            return True
-    return False
+def _pairs(op: Op, other: Op) -> Iterator[tuple[Ref, Ref]]:
+    """The tensors among the arguments of two aligned operations."""
+    return ((left, right) for left, right in zip(op.leaves, other.leaves, strict=True) if isinstance(left, Ref))
 
 
-def _declared(tape: Tape) -> set[int]:
-    return {one.slot for group in (tape.inputs, tape.states) for one in group.values()}
+def _crossing(analysis: Analysis, step: Step) -> Callable[[int, int], bool]:
+    """Says of a slot of the reference and one of another step whether different operations gave them."""
+    tape, theirs = analysis.steps.reference.tape, analysis.steps.counterparts(step)
+    found = {*tape.captures, *(one.slot for one in tape.given())}
+    return lambda ours, other: ours not in found and ours in theirs and other not in theirs[ours]
 
 
 def _extra_writes(analysis: Analysis, step: Step) -> Op | None:
@@ -191,33 +185,24 @@ def _counters(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _late_leaks(analysis: Analysis, movement: Movement) -> Iterator[Finding]:
-    """Values that left for Python after the last output: they can decide what a later step does."""
-    late: dict[Line, str] = {}
+    """The first value that left for Python after the last output: it can decide what a later step does."""
     for step in analysis.steps.all:
         for leak in step.tape.leaks:
             if leak.at > _last_output(step) and movement.moves(step, leak.slot, leak.at):
-                late.setdefault(leak.line, leak.how)
-    for line, how in late.items():
-        message = f"a value is read by {how} after the outputs, in `{line.text}`; a later step must not depend on it"
-        yield Finding("late_leak", message, line)
-        return
+                what = f"a value is read by {leak.how} after the outputs, in `{leak.line.text}`"
+                yield Finding("late_leak", f"{what}; a later step must not depend on it", leak.line)
+                return
 
 
 def _last_output(step: Step) -> int:
     return max((out.at for out in step.tape.outputs.values()), default=0)
 
 
-def _chance(analysis: Analysis, tape: Tape, index: int) -> Iterator[Finding]:
-    op = tape.ops[index]
-    if index not in analysis.weights and is_random(op):
-        yield Finding("randomness", f"{_named(op)} draws random numbers", op.line)
-
-
 def _training(op: Op) -> Iterator[Finding]:
     name, given = schema_name(op), op.given()
     if "batch_norm" in name and given.get("training") is True:
         yield Finding("training_mode", "a batch normalisation is in training mode", op.line)
-    recurrent = name in _RECURRENT and given.get("train") and given.get("dropout", 0.0) > 0.0
+    recurrent = name in RECURRENT and given.get("train") and given.get("dropout", 0.0) > 0.0
     if recurrent or "dropout" in name:
         yield Finding("training_mode", "a dropout is in training mode", op.line)
 

@@ -56,6 +56,7 @@ _FROM_NUMBERS = frozenset({"from_numpy", "frombuffer", "as_tensor", "asarray"})
 
 _MAKING = frozenset({"tensor", "as_tensor", "asarray", "new_tensor", "new"})
 """Functions that read the values of tensors in a list."""
+
 _CHECKS = "distributions"
 """The folder of torch whose checks of arguments read values, and decide nothing but whether to raise."""
 
@@ -112,7 +113,7 @@ class Listener:
             return
         if (is_assertion(line) or inside(_CHECKS)) and not is_tried(user_frames(tape.begun)):
             return
-        tape.leaks.append(Leak(tape.use(tensor), how, len(tape.ops), user_line(), tape.region))
+        tape.leaks.append(Leak(tape.use(tensor), how, len(tape.ops), line))
 
 
 class _Operations(TorchDispatchMode):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import pairwise
 
 from ashore.capture.analysis import Analysis
 from ashore.capture.steps import Step, Steps
-from ashore.capture.tape import Capture, same
-from ashore.capture.variables import rebound
+from ashore.capture.variables import Sighting, changed
 
 _NEVER = 1 << 62
 
@@ -30,7 +28,7 @@ class Movement:
     def _follow(self, step: Step) -> dict[int, int]:
         """Group -> how many operations were done when it began to move."""
         tape, groups = step.tape, step.tape.groups
-        began = {groups[one.slot]: 0 for group in (tape.inputs, tape.states) for one in group.values()}
+        began = {groups[one.slot]: 0 for one in tape.given()}
         began |= {groups[slot]: 0 for slot in self._captures[step.index]}
         for variable in self._analysis.carried:
             place = self._analysis.variables.place(step, variable)
@@ -45,35 +43,24 @@ class Movement:
 
 def _moving_captures(steps: Steps) -> list[set[int]]:
     """For each step, the captured slots that are not the same in all steps, whatever the outputs need."""
-    by_tensor: dict[int, list[tuple[Step, Capture]]] = defaultdict(list)
-    by_path: dict[str, list[tuple[Step, Capture]]] = defaultdict(list)
+    by_tensor: dict[int, list[Sighting]] = defaultdict(list)
+    by_path: dict[str, list[Sighting]] = defaultdict(list)
     for step in steps.all:
         for capture in step.tape.captures.values():
-            by_tensor[id(capture.tensor)].append((step, capture))
+            by_tensor[id(capture.tensor)].append(Sighting(step, capture))
             if capture.path is not None and not capture.created:
-                by_path[capture.path].append((step, capture))
+                by_path[capture.path].append(Sighting(step, capture))
     moving: list[set[int]] = [set() for _ in steps.all]
     for seen in (*by_tensor.values(), *by_path.values()):
-        if _differ(seen) or any(_written_or_made(steps, step, capture) for step, capture in seen):
-            for step, capture in seen:
-                moving[step.index].add(capture.slot)
+        if changed(seen) or any(_written_or_made(steps, sighting) for sighting in seen):
+            for sighting in seen:
+                moving[sighting.step.index].add(sighting.capture.slot)
     return moving
 
 
-def _differ(seen: list[tuple[Step, Capture]]) -> bool:
-    first = seen[0][1]
-    for (_, ours), (step, theirs) in pairwise(seen):
-        if theirs.touched or not same(first.value, theirs.value):
-            return True
-        if ours.tensor is theirs.tensor and ours.version != theirs.version:
-            return True
-        if not step.reset and rebound(ours, theirs):
-            return True
-    return False
-
-
-def _written_or_made(steps: Steps, step: Step, capture: Capture) -> bool:
+def _written_or_made(steps: Steps, sighting: Sighting) -> bool:
     """Whether the step writes into a captured tensor, or another step made it."""
+    step, capture = sighting.step, sighting.capture
     if step.tape.writes(capture.slot):
         return True
     tapes = [other.tape for other in steps.all if other is not step]

@@ -88,14 +88,24 @@ class Program:
         Returns:
             Outputs by (node, port), and the states at the end of the step.
         """
+        values = self.values(inputs, states)
+        outputs = {name: values[value].clone() for name, value in self.outputs.items()}
+        return outputs, {name: values[state.next].clone() for name, state in self.states.items()}
+
+    def values(self, inputs: Mapping[Name, torch.Tensor], states: Tensors) -> dict[int, torch.Tensor]:
+        """Every value of the program when it has run once; arguments as for `run`."""
         named = {("input", "/".join(name)): tensor for name, tensor in inputs.items()}
         named |= {("state", name): tensor for name, tensor in states.items()}
         named |= {("constant", name): tensor for name, tensor in self.constants.items()}
         values = {value: named[source.kind, source.name].clone() for value, source in self.sources.items()}
         with torch.no_grad():
             execute(self.ops, values, self.batch)
-        outputs = {name: values[value].clone() for name, value in self.outputs.items()}
-        return outputs, {name: values[state.next].clone() for name, state in self.states.items()}
+        return values
+
+    def next_value(self) -> int:
+        """A number that no value of the program has."""
+        made = (value or 0 for op in self.ops for value in op.results)
+        return 1 + max([len(self.groups), *self.sources, *made])
 
 
 class Rows:

@@ -17,18 +17,15 @@ from ashore.capture.findings import Finding
 from ashore.capture.firststeps import is_explained
 from ashore.capture.lines import Line
 from ashore.capture.program import Program
-from ashore.capture.starts import ResetEffect, Starts
+from ashore.capture.starts import ResetEffect, Starts, Tensors
 from ashore.capture.steps import Step
 from ashore.capture.tape import Name, close, same
-
-Tensors = dict[str, torch.Tensor]
 
 
 @dataclass
 class Rollout:
     """What a program gives on the inputs of its recording."""
 
-    outputs: list[dict[Name, torch.Tensor]] = field(default_factory=list)
     states: list[Tensors] = field(default_factory=list)
     """The states after each step."""
 
@@ -44,23 +41,9 @@ def roll_out(analysis: Analysis, program: Program) -> Rollout:
     if unknown:
         message = f"the initial value of {', '.join(unknown)} cannot be told from so few steps"
         rollout.findings.append(Finding("too_few_steps", message, program.states[unknown[0]].line))
-        return rollout
-    odd = [step for step in steps if step.reset and _odd_line(analysis, step) is not None]
-    doubtful = starts.from_inputs | unseen
     if rollout.findings:
         return rollout
-    unexplained = [step for step in odd if not is_explained(analysis, program, step, _start(program, starts, step))]
-    if not unexplained:
-        doubtful = set()
-    elif not doubtful:
-        message = "the first step of an episode does something that no initial state explains"
-        rollout.findings.append(Finding("first_step", message, _odd_line(analysis, unexplained[0])))
-    for name in sorted(doubtful):
-        state = program.states[name]
-        message = (
-            f"{state.path or name} is made from the inputs of the first step of an episode, not from an initial value"
-        )
-        rollout.findings.append(Finding("first_step", message, state.line, state.path or name))
+    rollout.findings += _first_steps(analysis, program, starts, unseen)
     votes: dict[str, set[str]] = {name: set() for name in program.states}
     current: Tensors = {}
     for step in steps:
@@ -74,7 +57,6 @@ def roll_out(analysis: Analysis, program: Program) -> Rollout:
             rollout.findings += _outside_writes(program, current, seen)
         inputs = {name: step.tape.inputs[name].value for name in program.inputs}
         outputs, current = program.run(inputs, current)
-        rollout.outputs.append(outputs)
         rollout.states.append(current)
         rollout.findings += _differences(analysis, step, outputs)
     rollout.findings += _settle(program, votes, recorded=any(step.reset for step in steps[1:]))
@@ -98,6 +80,23 @@ def _set_initial(program: Program, starts: Starts, steps: list[Step]) -> tuple[l
         else:
             unknown.append(name)
     return unknown, unseen
+
+
+def _first_steps(analysis: Analysis, program: Program, starts: Starts, unseen: set[str]) -> Iterator[Finding]:
+    """First steps of episodes that do something else than later ones, and that no initial state explains."""
+    odd = [step for step in analysis.steps.all if step.reset and _odd_line(analysis, step) is not None]
+    unexplained = [step for step in odd if not is_explained(analysis, program, step, _start(program, starts, step))]
+    if not unexplained:
+        return
+    doubtful = starts.from_inputs | unseen
+    for name in sorted(doubtful):
+        state = program.states[name]
+        called = state.path or name
+        message = f"{called} is made from the inputs of the first step of an episode, not from an initial value"
+        yield Finding("first_step", message, state.line, called)
+    if not doubtful:
+        message = "the first step of an episode does something that no initial state explains"
+        yield Finding("first_step", message, _odd_line(analysis, unexplained[0]))
 
 
 def _start(program: Program, starts: Starts, step: Step) -> Tensors:

@@ -49,10 +49,12 @@ def cut(program: Program, nodes: list[str], edges: Collection[Name] = ()) -> tup
     """
     stages = {node: StageCut(node) for node in nodes}
     for (node, port), value in program.outputs.items():
-        if (node, port) not in edges:
-            _want(stages[node], value)
+        if (node, port) not in edges and value not in stages[node].wanted:
+            stages[node].wanted.append(value)
     for state in program.states.values():
-        _want(stages[_home(program, nodes, state.next)], state.next)
+        home = stages[_home(program, nodes, state.next)]
+        if state.next not in home.wanted:
+            home.wanted.append(state.next)
     pending = True
     while pending:
         pending = False
@@ -71,13 +73,6 @@ def cut(program: Program, nodes: list[str], edges: Collection[Name] = ()) -> tup
         if value not in used:  # it was allowed to have no influence
             stages[node if node in stages else nodes[-1]].sources[value] = program.sources[value]
     return list(stages.values()), list(_entangled(stages))
-
-
-def _want(stage: StageCut, value: int) -> bool:
-    if value in stage.wanted:
-        return False
-    stage.wanted.append(value)
-    return True
 
 
 def _home(program: Program, nodes: list[str], value: int) -> str:

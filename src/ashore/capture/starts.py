@@ -11,7 +11,7 @@ from ashore.capture.build import waiting
 from ashore.capture.liveness import Liveness
 from ashore.capture.program import execute
 from ashore.capture.steps import Step
-from ashore.capture.tape import Tape, same
+from ashore.capture.tape import Tape, is_seeded, same
 
 Tensors = dict[str, torch.Tensor]
 ResetEffect: TypeAlias = Literal["kept", "restored", "unclear"]
@@ -98,15 +98,14 @@ class Starts:
     def _made(self, carried: Carried, tape: Tape, slot: int, operation: int) -> torch.Tensor | None:
         """What a slot held that the step itself had made by then."""
         live = Liveness(tape, (), [(slot, operation)])
-        declared = [one for group in (tape.inputs, tape.states) for one in group.values()]
-        if live.groups & {tape.groups[one.slot] for one in declared}:
+        if live.groups & {tape.groups[one.slot] for one in tape.given()}:
             self.from_inputs.add(carried.name)
             return None
         ops = [tape.ops[index] for index in sorted(live.ops)]
-        if any(torch.Tag.nondeterministic_seeded in getattr(op.target, "tags", ()) for op in ops):
+        if any(map(is_seeded, ops)):
             return None
         values = {slot: capture.value.clone() for slot, capture in tape.captures.items() if slot in live.slots}
-        values |= {one.slot: one.value.clone() for one in declared if not one.inner}
+        values |= {one.slot: one.value.clone() for one in tape.given() if not one.inner}
         with torch.no_grad():
             execute(ops, values)
         return values[slot].clone()

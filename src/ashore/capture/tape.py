@@ -25,6 +25,9 @@ Name: TypeAlias = tuple[str, str]
 Place: TypeAlias = tuple[Any, ...]
 """Where a tensor lies: memory, offset, shape, strides, dtype. What is written there is seen by all that lie there."""
 
+RECURRENT = ("aten::lstm", "aten::gru")
+"""Layers that are kept whole, and that torch says draw random numbers, which they do in training only."""
+
 aten = torch.ops.aten
 
 
@@ -149,7 +152,6 @@ class Leak(NamedTuple):
     how: str
     at: int
     line: Line
-    region: str | None
 
 
 @dataclass
@@ -247,6 +249,10 @@ class Tape:
                 self._by_id[id(tensor)] = slot
                 self._kept.append(tensor)
         return slot
+
+    def given(self) -> list[Declared]:
+        """What was declared that the step starts from: inputs and states."""
+        return [*self.inputs.values(), *self.states.values()]
 
     def dtype(self, slot: int) -> torch.dtype:
         """The dtype of a slot."""
@@ -538,10 +544,15 @@ def schema_name(op: Op) -> str:
     return schema.name if schema is not None else str(op.target)
 
 
+def is_seeded(op: Op) -> bool:
+    """Whether an operation can draw random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(op.target, "tags", ())
+
+
 def is_random(op: Op) -> bool:
     """Whether an operation draws random numbers. Layers with a dropout that is off do not, nor do recurrent ones."""
     name = schema_name(op)
-    if torch.Tag.nondeterministic_seeded not in getattr(op.target, "tags", ()) or name in ("aten::lstm", "aten::gru"):
+    if not is_seeded(op) or name in RECURRENT:
         return False
     off = 0.0 if "attention" in name else 1.0
     return "dropout" not in name and op.given().get("dropout_p", off) != 0.0

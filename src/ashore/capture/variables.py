@@ -160,14 +160,14 @@ def changed(sightings: list[Sighting]) -> bool:
         ours, theirs = before.capture, after.capture
         if theirs.touched or not same(theirs.value, first.value):
             return True
-        if not after.step.reset and rebound(ours, theirs):
+        if not after.step.reset and _rebound(ours, theirs):
             return True
         if ours.tensor is theirs.tensor and ours.version != theirs.version:
             return True
     return False
 
 
-def rebound(ours: Capture, theirs: Capture) -> bool:
+def _rebound(ours: Capture, theirs: Capture) -> bool:
     """Whether another tensor stands in the place of one, that the step did not make of numbers itself."""
     elsewhere = ours.tensor is not theirs.tensor and ours.place[0] != theirs.place[0]
     return elsewhere and not ours.created and not theirs.created
