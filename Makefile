@@ -66,5 +66,5 @@ $(STAMP): pyproject.toml constraints.txt
 
 $(RUNTIME_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RUNTIME_VENV)
-	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e . pytest hypothesis onnx
+	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e ".[leapp]" pytest hypothesis onnx
 	touch $@

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import torch
 
-SENSORS = {
-    "quat": (1, 4),
-    "angular_velocity": (1, 3),
-    "command": (1, 3),
-    "joint_pos": (1, 12),
-    "joint_vel": (1, 12),
-    "contact": (1, 4),
-}
+from annotated import SENSORS, draw
+
+__all__ = ["SENSORS", "LstmPolicy", "MlpPolicy", "draw", "quat_rotate_inverse"]
 
 
 @torch.jit.script
@@ -92,7 +87,3 @@ class LstmPolicy(MlpPolicy):
     def act(self, observation: torch.Tensor) -> torch.Tensor:
         features, self.hidden = self.memory(observation.unsqueeze(0), self.hidden)
         return self.head(features.squeeze(0))
-
-
-def draw(generator: torch.Generator) -> dict[str, torch.Tensor]:
-    return {name: torch.randn(shape, generator=generator) for name, shape in SENSORS.items()}

@@ -394,3 +394,19 @@ class WithParams(Script):
 def test_backend_params_choose_the_opset(tmp_path: Path) -> None:
     artifact = read(export_annotated(WithParams, tmp_path)).manifest.stages["policy"].artifacts["onnx"]
     assert artifact.opset == 20
+
+
+class OpsetByNode(Script):
+    def step(self, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        x = annotate.input_tensors("first", {"x": given["x"]})
+        y = annotate.output_tensors("first", {"y": x * 2.0}, backend_params={"opset_version": 20})
+        y = annotate.input_tensors("second", {"y": y})
+        z = annotate.output_tensors("second", {"z": y + 1.0}, backend_params={"opset_version": 19, "ir_version": 8})
+        return {"z": z}
+
+
+def test_backend_params_are_those_of_their_node(tmp_path: Path) -> None:
+    stages = read(export_annotated(OpsetByNode, tmp_path)).manifest.stages
+    first, second = stages["first"].artifacts["onnx"], stages["second"].artifacts["onnx"]
+    assert (first.opset, second.opset) == (20, 19)
+    assert (first.ir_version, second.ir_version) == (9, 8)

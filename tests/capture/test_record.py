@@ -409,3 +409,17 @@ def test_the_recorder_holds_the_package(tmp_path: Path) -> None:
         rec.output("y", rec.input("x", torch.ones(1, 4)) * 2.0)
     assert rec.package is not None
     assert rec.package.path == tmp_path / "held"
+
+
+def test_constants_that_have_the_same_name_are_all_listed(tmp_path: Path) -> None:
+    scales = [torch.full((1, 4), number) for number in (2.0, 3.0)]
+
+    def scaled(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return x * scale
+
+    with ashore.record("twice", tmp_path, **FAST) as rec:
+        for x in numbers(1, 4):
+            with rec.step():
+                rec.output("y", scaled(scaled(rec.input("x", x), scales[0]), scales[1]))
+    constants = read(tmp_path / "twice").manifest.constants
+    assert [one.values for one in constants] == [(2.0,) * 4, (3.0,) * 4]

@@ -13,8 +13,6 @@ import ashore
 import support
 from ashore.package import Package, read
 
-pytest.importorskip("yaml")
-
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the command as a user does."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -13,9 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 CHECKED_ELSEWHERE = {"annotate.md", "findings.md"}
-"""Pages that need torch, and whose examples have tests of their own in tests/docs."""
-
-needs_torch = pytest.mark.skipif("ASHORE_NO_TORCH" in os.environ, reason="recording needs torch")
+"""Pages that need torch; they have tests of their own in tests/docs, as have the examples that record."""
 
 
 def run(*command: object, cwd: Path = ROOT) -> str:
@@ -35,21 +32,9 @@ def test_the_first_package_is_built_verified_and_run(first: Path) -> None:
     assert "reached [ 0.878 -0.186] rad" in run("examples/run_package.py", first)
 
 
-@needs_torch
-def test_a_policy_is_recorded_verified_and_gives_what_the_code_gives(tmp_path: Path) -> None:
-    assert "200 steps beside the code" in run("examples/record_policy.py", tmp_path / "recorded")
-    assert "verified" in run("-m", "ashore", "verify", tmp_path / "recorded")
-
-
 def test_the_readme_has_an_example_of_recording_and_one_of_running() -> None:
     assert ["ashore.record" in block for block in README] == [True, False]
     assert len(README[0].splitlines()) <= 16
-
-
-@needs_torch
-def test_the_readme_example_of_recording_runs(tmp_path: Path) -> None:
-    run("-c", README[0], cwd=tmp_path)
-    assert "verified" in run("-m", "ashore", "verify", tmp_path / "packages" / "leg")
 
 
 def test_the_readme_example_of_running_runs(first: Path) -> None:

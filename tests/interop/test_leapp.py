@@ -20,7 +20,6 @@ from ashore.spec import Artifact, Manifest, Port, Processor, Stage, State, Timin
 from interop.leapp_cases import graph_manifest, write_graph
 from interop.leapp_process import Leapp
 
-pytest.importorskip("leapp")
 STEPS, RESETS = 20, (7, 8)
 BACKENDS = ("onnx-dynamo", "onnx-torchscript", "jit-script", "jit-trace", "pt2")
 OLD_TORCH = (  # what torch says of its own files

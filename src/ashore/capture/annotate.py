@@ -44,8 +44,6 @@ class _Door:
         self.finished: set[str] = set()
         """Nodes that gave their outputs in this step."""
 
-        self.backend_options: dict[str, int] = {}
-
     def enter(self, node: str, ports: Mapping[str, Any]) -> None:
         """Go into a node; a new step begins if it was finished, or if it takes the same input again."""
         again = any((node, port) in self.session.declared_inputs for port in ports)
@@ -154,7 +152,7 @@ def compile_graph(
     configs = graph_configs or GraphConfigs()
     if not isinstance(configs, GraphConfigs):
         raise InputError(f"compile_graph: expected GraphConfigs, got {type(configs).__name__}")
-    given: dict[str, Any] = {"atol": atol, "rtol": rtol, "picture": visualize, "feedback": True, **door.backend_options}
+    given: dict[str, Any] = {"atol": atol, "rtol": rtol, "picture": visualize, "feedback": True}
     if configs.frequency is not None:
         given["timing"] = Timing(policy_dt_s=1.0 / configs.frequency)
     if configs.extra:
@@ -221,7 +219,7 @@ class _Annotate:
                 raise InputError(
                     f"output_tensors: unknown backend parameter {key!r}; there are {sorted(_BACKEND_PARAMS)}"
                 )
-            door.backend_options[_BACKEND_PARAMS[key]] = value
+            door.session.targets.setdefault(node, {})[_BACKEND_PARAMS[key]] = value
         for name, (value, info) in (named | static).items():
             each(name, value, functools.partial(_declare_output, door.session, node, info, name in static))
         door.leave(node)

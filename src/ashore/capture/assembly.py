@@ -182,13 +182,10 @@ class Assembly:
 
     def _frozen(self) -> Iterator[Frozen]:
         """Constants that a person should look at: those that belong to no module."""
-        seen: set[str] = set()
-        for capture in self.analysis.constants.values():
-            name = capture.path or capture.line.text or f"a tensor in {capture.line}"
-            if id(capture.tensor) in self.owned or isinstance(capture.tensor, torch.nn.Parameter) or name in seen:
+        for capture in {capture.slot: capture for capture in self.analysis.constants.values()}.values():
+            if id(capture.tensor) in self.owned or isinstance(capture.tensor, torch.nn.Parameter):
                 continue
-            seen.add(name)
-            value = capture.value
+            name, value = capture.path or capture.line.text or f"a tensor in {capture.line}", capture.value
             numbers = (value.abs() if value.is_complex() else value).flatten().to(torch.float64)
             yield Frozen(
                 name=name,

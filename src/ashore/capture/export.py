@@ -161,14 +161,15 @@ def _once_each(errors: Sequence[Finding]) -> Iterator[str]:
 def _export_stage(assembly: Assembly, stage: StageLayout, options: ExportOptions) -> Exported:
     inputs, outputs = list(stage.inputs.values()), list(stage.outputs.values())
     axes, (opset, ir_version) = assembly.batch_axes(inputs), options.target()
+    chosen = assembly.session.targets.get(stage.cut.name, {})
     request = Request(
         StageModule(assembly.program, stage.cut, inputs, outputs, axes).eval(),
         assembly.example(inputs),
         tuple(stage.inputs),
         tuple(stage.outputs),
         dynamic=axes,
-        opset=opset,
-        ir_version=ir_version,
+        opset=chosen.get("opset", opset),
+        ir_version=chosen.get("ir_version", ir_version),
     )
     name = assembly.session.backends.get(stage.cut.name) or options.backend
     try:

@@ -41,6 +41,9 @@ class Session:
         self.backends: dict[str, str] = {}
         """Node -> the exporter that the user chose for it."""
 
+        self.targets: dict[str, dict[str, int]] = {}
+        """Node -> ``opset`` and ``ir_version``, where the user chose them for it."""
+
         self.static: set[Name] = set()
         """Outputs that are meant to be constant."""
 

@@ -1,0 +1,27 @@
+"""The examples that record something, which needs torch; the others are tried in tests/examples, without it too."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: object, cwd: Path = ROOT) -> str:
+    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_policy_is_recorded_verified_and_gives_what_the_code_gives(tmp_path: Path) -> None:
+    assert "200 steps beside the code" in run("examples/record_policy.py", tmp_path / "recorded")
+    assert "verified" in run("-m", "ashore", "verify", tmp_path / "recorded")
+
+
+def test_the_readme_example_of_recording_runs(tmp_path: Path) -> None:
+    example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    run("-c", example, cwd=tmp_path)
+    assert "verified" in run("-m", "ashore", "verify", tmp_path / "packages" / "leg")
