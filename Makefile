@@ -17,8 +17,9 @@ help:  ## List the targets.
 
 setup: $(STAMP)  ## Make the development environment in .venv.
 
-demo: $(STAMP)  ## Record a policy; build a package, inspect, verify, run and measure it.
+demo: $(STAMP)  ## Record a policy and a whole environment; build a package, inspect, verify, run and measure it.
 	$(BIN)/python examples/record_policy.py demo/recorded
+	$(BIN)/python examples/environment_policy.py demo/environment
 	$(BIN)/python examples/first_package.py demo/first
 	$(BIN)/ashore inspect demo/first
 	$(BIN)/ashore verify demo/first
@@ -40,6 +41,7 @@ format: $(STAMP)  ## Format and fix what can be fixed.
 
 bench: $(STAMP)  ## Measure, and print ratios.
 	$(BIN)/python bench/step.py
+	$(BIN)/python bench/environment_step.py
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/soak.py
 	$(BIN)/python bench/recording.py

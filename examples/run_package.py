@@ -11,7 +11,7 @@ import ashore
 
 policy = ashore.load(sys.argv[1])
 timing, joints = policy.manifest.timing, policy.manifest.joints
-assert timing is not None and timing.physics_dt_s is not None
+assert timing is not None and timing.policy_dt_s is not None and timing.physics_dt_s is not None
 kp = np.array([joint.kp for joint in joints], np.float32)
 kd = np.array([joint.kd for joint in joints], np.float32)
 

@@ -22,8 +22,9 @@ LAYERS = (
     "view",
     "backends",
     "capture",
-    "integrations",
     "interop",
+    "environment",
+    "integrations",
     "cli",
 )
 TORCH_FREE = ("errors", "spec", "package", "processors", "runtime", "verify", "view", "cli")
@@ -33,6 +34,7 @@ MAY_IMPORT = {
     "backends": {"torch", "onnx"},
     "capture": {"torch", "onnx"},
     "interop": {"torch", "onnx"},
+    "environment": {"torch"},
     "integrations": FRAMEWORKS,
 }
 """Layer -> the frameworks that it may import."""

@@ -47,7 +47,10 @@ __all__ = [
     "stop",
 ]
 
-_MODULES = ("backends", "capture", "cli", "interop", "package", "processors", "runtime", "spec", "verify", "view")
+_MODULES = (
+    *("backends", "capture", "cli", "environment", "interop", "package", "processors", "runtime", "spec"),
+    *("verify", "view"),
+)
 _LAZY = {
     "GraphConfigs": "ashore.capture",
     "InferenceManager": "ashore.runtime",

@@ -221,7 +221,7 @@ def test_a_declared_state_may_be_nested(tmp_path: Path) -> None:
         ({"allow": "randomness"}, InputError, "expected a set of names"),
         ({"backend": "onnx-dinamo"}, BackendError, "unknown exporter 'onnx-dinamo'; did you mean 'onnx-dynamo'"),
         ({"profile": "ort-1.1"}, InputError, "profile: expected one of"),
-        ({"batch": "any"}, InputError, "batch: expected 'recorded' or 'dynamic', got 'any'"),
+        ({"batch": "any"}, InputError, "batch: expected 'recorded', 'one' or 'dynamic', got 'any'"),
         ({"validation_steps": -1}, InputError, "validation_steps: expected a count from 0"),
         ({"validation_steps": 2.5}, InputError, "validation_steps: expected a count from 0"),
     ],

@@ -21,6 +21,12 @@ def test_a_policy_is_recorded_verified_and_gives_what_the_code_gives(tmp_path: P
     assert "verified" in run("-m", "ashore", "verify", tmp_path / "recorded")
 
 
+def test_an_environment_is_exported_and_its_package_drives_an_arm_as_it_does(tmp_path: Path) -> None:
+    assert "200 decisions beside the environment" in run("examples/environment_policy.py", tmp_path)
+    assert "verified" in run("-m", "ashore", "verify", tmp_path / "arm")
+    assert (tmp_path / "arm.onnx").is_file()
+
+
 def test_the_readme_example_of_recording_runs(tmp_path: Path) -> None:
     example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
     run("-c", example, cwd=tmp_path)

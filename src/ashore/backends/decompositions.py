@@ -39,6 +39,11 @@ def _bound(value: Any, default: Any, length: Any) -> Any:
     return max(0, min(length, value + length if value < 0 else value))
 
 
+def _zero(tensor: Tensor) -> Tensor:
+    """Tracing leaves out arguments of what torch itself would put here, and then does not know it any more."""
+    return torch.full(tensor.shape, 0, dtype=tensor.dtype)
+
+
 def _copy(target: Tensor, source: Tensor, _: bool = False) -> Tensor:
     if source.dtype != target.dtype:
         source = aten._to_copy.default(source, dtype=target.dtype)
@@ -336,6 +341,7 @@ DECOMPOSITIONS: Mapping[Any, Callable[..., Any]] = {
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.as_strided_scatter.default: _as_strided_scatter,
     aten.put.default: _put,
+    aten.zero.default: _zero,
     aten.copy.default: _copy,
     aten.where.self: _where,
     aten.median.dim: _median,

@@ -10,16 +10,19 @@ import gc
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
 
 import torch
 
 from ashore.capture.findings import Finding
 from ashore.capture.lines import Line
 from ashore.capture.liveness import Liveness
-from ashore.capture.naming import spoken, state_name
-from ashore.capture.steps import Steps
-from ashore.capture.tape import Capture, Name, Place, Ref, is_random, place_of, schema_name, snapshot
-from ashore.capture.variables import Origin, Variable, Variables, changed
+from ashore.capture.naming import spoken, state_name, unique
+from ashore.capture.steps import Step, Steps
+from ashore.capture.tape import Capture, Held, Name, Place, Ref, is_random, place_of, schema_name, snapshot
+from ashore.capture.variables import Origin, Sighting, Variable, Variables, changed
+from ashore.spec import RATES, Rate
 
 
 @dataclass
@@ -28,16 +31,23 @@ class Carried:
 
     name: str
     variable: Variable
-    origin: Origin
+    origins: Mapping[Rate, Origin]
+    """Rate -> what steps of that rate leave in it."""
+
     line: Line
     path: str | None
     declared: Name | None = None
     """What the user called it, if it was declared."""
 
+    @property
+    def lag(self) -> int:
+        """How many steps earlier it was left there."""
+        return max(origin.lag for origin in self.origins.values())
+
 
 @dataclass
 class Analysis:
-    """What is known about the steps."""
+    """What is known about the steps of one rate."""
 
     steps: Steps
     variables: Variables
@@ -53,51 +63,127 @@ class Analysis:
     edges: set[Name] = field(default_factory=set)
     """Outputs that another node of the same step takes as an input."""
 
+    unused: set[Name] = field(default_factory=set)
+    """Declared inputs that nothing which comes out of this rate depends on."""
+
+    elsewhere: set[Name] = field(default_factory=set)
+    """Those of them that are inputs of the other rate, and are told of there if that does not use them either."""
+
     findings: list[Finding] = field(default_factory=list)
 
+    everything: list[Carried] = field(default_factory=list)
+    """What is carried at this rate and at the other."""
 
-def analyse(steps: Steps, *, feedback: bool, owned: Mapping[int, str], named: Mapping[int, str]) -> Analysis:
-    """Find out what the reference step computes, and from what.
+    def writes(self) -> dict[str, tuple[Carried, Origin]]:
+        """State -> what steps of this rate leave in it, where that is something else than they found."""
+        found: dict[str, tuple[Carried, Origin]] = {}
+        for carried in self.everything:
+            origin = carried.origins.get(self.steps.rate)
+            if origin is not None and not self._hands_on(carried, origin):
+                found.setdefault(carried.name, (carried, origin))
+        return found
+
+    def _hands_on(self, carried: Carried, origin: Origin) -> bool:
+        """Whether a step leaves a state as it found it, for the other rate to find."""
+        found = self.carried.get(origin.source)
+        passive = origin.lag == 1 and origin.source.read is not None
+        return passive and found is not None and found.name == carried.name
+
+
+Analyses: TypeAlias = Mapping[Rate, Analysis]
+
+
+def analyse(
+    timeline: list[Step], *, feedback: bool, owned: Mapping[int, str], named: Mapping[int, str]
+) -> dict[Rate, Analysis]:
+    """Find out what the reference steps compute, and from what.
 
     Args:
-        steps: the recording.
+        timeline: the recording.
         feedback: whether a declared input that was an output a step earlier is a state.
         owned: id of a tensor -> its path, for the parameters and buffers of modules.
         named: id of a tensor -> what the user called it.
+
+    Returns:
+        Rate -> what is known about it, for the rates that were recorded.
     """
-    tape, variables = steps.reference.tape, Variables(steps)
-    result = Analysis(steps, variables, Liveness(tape, (), ()))
+    rates: dict[Rate, Steps] = {
+        rate: Steps(timeline, rate) for rate in RATES if any(step.rate == rate for step in timeline)
+    }
+    variables = Variables(rates)
+    everything: list[Carried] = []
+    results: dict[Rate, Analysis] = {
+        rate: Analysis(steps, variables, Liveness(steps.reference.tape, (), ()), everything=everything)
+        for rate, steps in rates.items()
+    }
+    for result in results.values():
+        _take_declared(result, feedback=feedback)
+    seen = {carried.variable for carried in everything}
+    while True:
+        for result in results.values():
+            result.live = _liveness(result)
+        live = (variable for result in results.values() for variable in _live_variables(result))
+        fresh = [variable for variable in dict.fromkeys(live) if variable not in seen]
+        if not fresh:
+            break
+        for variable in fresh:
+            _classify(results[variable.rate], variable, named)
+            seen.add(variable)
+    _find_unused(results)
+    for result in results.values():
+        if len(result.steps.all) == 1:
+            result.findings += _unproven(result, owned)
+            _keep_weights(result)
+        result.findings += _waiting_in_lists(result)
+    return results
+
+
+def _find_unused(results: Analyses) -> None:
+    for result in results.values():
+        tape, groups = result.steps.reference.tape, result.live.groups
+        result.unused = {
+            name for name, one in tape.inputs.items() if not one.inner and tape.groups[one.slot] not in groups
+        }
+    for result in results.values():
+        others = [other for other in results.values() if other is not result]
+        used = {name[1] for other in others for name in other.steps.reference.tape.inputs if name not in other.unused}
+        first = result is next(iter(results.values()))
+        result.elsewhere = {name for name in result.unused if name[1] in used or not first}
+
+
+def _take_declared(result: Analysis, *, feedback: bool) -> None:
+    """Take up the states that the user declared."""
+    steps, tape = result.steps, result.steps.reference.tape
     if feedback:
         result.feedback = dict(_feedback(steps))
     for name, declared in tape.states.items():
-        origin, agreed = variables.declared_origin(name)
+        origin, agreed = result.variables.declared_origin(name)
         variable = Variable(declared.slot)
         if not agreed and name not in tape.updates:
             message = f"the state {name[1]} comes from different places in different steps"
             result.findings.append(Finding("control_flow", message, declared.line, name[1]))
         known = origin if origin is not None and name not in tape.updates else Origin(1, variable)
-        result.carried[variable] = Carried("/".join(name), variable, known, declared.line, name[1], declared=name)
+        origins: dict[Rate, Origin] = {steps.rate: known}
+        _carry(result, Carried("/".join(name), variable, origins, declared.line, name[1], declared=name))
     inner = {declared.slot for declared in tape.inputs.values() if declared.inner}
     result.edges = {name for name, declared in tape.outputs.items() if declared.slot in inner}
-    seen: set[Variable] = set(result.carried)
-    while True:
-        result.live = _liveness(result)
-        fresh = [variable for variable in dict.fromkeys(_live_variables(result)) if variable not in seen]
-        if not fresh:
-            break
-        for variable in fresh:
-            _classify(result, variable, named)
-            seen.add(variable)
-    if len(steps.all) == 1:
-        result.findings += _unproven(result, owned)
-        _keep_weights(result)
-    result.findings += _waiting_in_lists(result)
-    return result
+
+
+def _carry(result: Analysis, carried: Carried) -> None:
+    result.carried[carried.variable] = carried
+    result.everything.append(carried)
+
+
+def _left(result: Analysis) -> Iterator[Variable]:
+    """What steps of this rate leave for later ones, of this rate or the other."""
+    for carried in list(result.everything):
+        if (origin := carried.origins.get(result.steps.rate)) is not None:
+            yield origin.source
 
 
 def _liveness(result: Analysis) -> Liveness:
     tape = result.steps.reference.tape
-    ends = {carried.origin.source.slot for carried in result.carried.values()}
+    ends = {variable.slot for variable in _left(result)}
     ends |= {tape.outputs[output].slot for output in result.feedback.values()}
     moments = [(declared.slot, declared.at) for declared in (*tape.outputs.values(), *tape.updates.values())]
     return Liveness(tape, ends, moments)
@@ -109,28 +195,22 @@ def _live_variables(result: Analysis) -> Iterator[Variable]:
     for index in sorted(live.ops):
         for argument, leaf in enumerate(tape.ops[index].leaves):
             if isinstance(leaf, Ref) and leaf.slot in tape.captures and tape.groups[leaf.slot] in live.groups:
-                yield result.variables.variable(leaf.slot, (index, argument))
-    for carried in list(result.carried.values()):
-        if carried.origin.source.slot in tape.captures:
-            yield carried.origin.source
+                yield result.variables.variable(result.steps.rate, leaf.slot, (index, argument))
+    yield from (variable for variable in _left(result) if variable.slot in tape.captures)
 
 
 def _classify(result: Analysis, variable: Variable, named: Mapping[int, str]) -> None:
     capture = result.steps.reference.tape.captures[variable.slot]
-    origin, agreed = result.variables.origin(variable)
-    if origin is not None and (origin != Origin(1, variable) or variable.read is None):
-        known = [one for one in result.carried.values() if one.variable.slot == variable.slot and one.origin == origin]
-        taken = {carried.name.rpartition("/")[2] for carried in result.carried.values()}
-        ids = [id(sighting.capture.tensor) for sighting in result.variables.sightings(variable)]
-        called = next((named[one] for one in ids if one in named), None)
-        name = known[0].name if known else state_name(called or capture.path, taken)
-        result.carried[variable] = Carried(name, variable, origin, capture.line, capture.path)
+    origins, agreed = result.variables.origins(variable)
+    if origins and not result.variables.is_constant(variable):
+        name = _state_of(result, variable, origins, named)
+        _carry(result, Carried(name, variable, origins, capture.line, capture.path))
         return
     result.constants[variable] = capture
     if not agreed:
         message = f"{spoken(capture)} comes from different places in different steps"
         result.findings.append(Finding("control_flow", message, capture.line, capture.path))
-    elif _drawn_by_reset(result, variable):
+    elif _drawn_by_reset(result, variable) and not _moves_within(result.variables.sightings(variable)):
         message = f"{spoken(capture)} is drawn at random by a reset"
         result.findings.append(Finding("reset_value", message, capture.line, capture.path))
     elif _made_from_inputs(result, variable):
@@ -142,6 +222,34 @@ def _classify(result: Analysis, variable: Variable, named: Mapping[int, str]) ->
     elif changed(result.variables.sightings(variable)):
         message = f"{spoken(capture)} changes between steps, and nobody declared it"
         result.findings.append(Finding("undeclared_input", message, capture.line, capture.path))
+
+
+def _state_of(result: Analysis, variable: Variable, origins: Mapping[Rate, Origin], named: Mapping[int, str]) -> str:
+    """The name of the state that a variable is a part of."""
+    for one in result.everything:
+        same_tensor = one.variable.rate == variable.rate and one.variable.slot == variable.slot
+        if (same_tensor and one.origins == origins) or _is_left_by_other(one, variable, origins):
+            return one.name
+    taken = {carried.name.rpartition("/")[2] for carried in result.everything}
+    capture = result.steps.reference.tape.captures[variable.slot]
+    ids = [id(sighting.capture.tensor) for sighting in result.variables.sightings(variable)]
+    called = next((named[one] for one in ids if one in named), None)
+    return unique(called, taken) if called else state_name(capture.path, taken)
+
+
+def _is_left_by_other(one: Carried, variable: Variable, origins: Mapping[Rate, Origin]) -> bool:
+    """Whether a variable is the tensor that the other rate found too, and left where it was."""
+    if one.variable.rate == variable.rate:
+        return False
+    theirs, ours = one.origins.get(variable.rate), origins.get(one.variable.rate)
+    return (theirs is not None and theirs.source.slot == variable.slot) or (
+        ours is not None and ours.source.slot == one.variable.slot
+    )
+
+
+def _moves_within(sightings: list[Sighting]) -> bool:
+    """Whether something changed in the middle of an episode."""
+    return any(changed([before, after]) for before, after in pairwise(sightings) if not after.step.opening)
 
 
 def _drawn_by_reset(result: Analysis, variable: Variable) -> bool:
@@ -159,7 +267,7 @@ def _drawn_by_reset(result: Analysis, variable: Variable) -> bool:
 def _made_from_inputs(result: Analysis, variable: Variable) -> bool:
     """Whether what looks like a constant was computed by a recorded step from what was declared there."""
     places = {sighting.capture.place for sighting in result.variables.sightings(variable)}
-    for step in result.steps.all:
+    for step in result.steps.timeline:
         tape = step.tape
         declared = {tape.groups[one.slot] for one in tape.given()}
         for slot in (slot for place in places for slot in tape.slots_at(place) if slot not in tape.captures):
@@ -211,14 +319,15 @@ def _keep_weights(result: Analysis) -> None:
         if readers and all(schema_name(other) in _MATRIX or schema_name(other) == "aten::detach" for other in readers):
             tensor = tape.tensor(slot)
             drawn = Capture(slot, tensor, snapshot(tensor), None, op.line, None, True, tape.place(slot))
-            result.constants[Variable(slot)] = drawn
+            result.constants[Variable(slot, None, result.steps.rate)] = drawn
             result.weights.add(index)
 
 
 def _waiting_in_lists(result: Analysis) -> Iterator[Finding]:
     """A constant that lies in a list among tensors that steps made: the list is longer than the episodes were."""
-    made = {declared.place for step in result.steps.all for declared in step.tape.inputs.values()}
-    for step in result.steps.all:
+    timeline = result.steps.timeline
+    made = {declared.place for step in timeline for declared in step.tape.inputs.values()}
+    for step in timeline:
         tape = step.tape
         fresh = {slot for op in tape.ops for slot in op.results if slot is not None and slot not in op.reads()}
         made |= {tape.place(slot) for slot in fresh if tape.groups[slot] not in tape.captures}
@@ -226,8 +335,7 @@ def _waiting_in_lists(result: Analysis) -> Iterator[Finding]:
     tensors = {id(one.capture.tensor): one.capture.tensor for sightings in found.values() for one in sightings}
     # One call for all of them: each goes through everything that is alive.
     holders = [one for one in gc.get_referrers(*tensors.values()) if isinstance(one, list | deque)]
-    tapes = [tape for step in result.steps.all for tape in (step.tape, step.resetting) if tape is not None]
-    holders = [one for one in holders if not any(tape.holds(one) for tape in tapes)]
+    holders = [one for one in holders if not isinstance(one, Held)]
     for variable, sightings in found.items():
         known = {id(one.capture.tensor) for one in sightings}
         if any(_holds_both(holder, known, made) for holder in holders):

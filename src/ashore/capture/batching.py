@@ -1,4 +1,4 @@
-"""Making a program that was recorded with some number of rows work on any number.
+"""Making programs that were recorded with some number of rows work on any number.
 
 The recorded step is run again with another number of rows, operation by operation. Comparing shapes shows along which
 axis each value holds the rows. Lengths that were written into the code (``view(1, 12)``) are replaced by ones that grow
@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +19,11 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ashore.capture.findings import Finding
-from ashore.capture.program import Program, Rows, execute
+from ashore.capture.lines import NOWHERE
+from ashore.capture.program import Program, Programs, Rows, Source, all_states, execute
 from ashore.capture.steps import Step
 from ashore.capture.tape import RECURRENT, Op, Ref, close, schema_name
+from ashore.spec import Rate
 
 aten = torch.ops.aten
 _RESHAPES = ("aten::view", "aten::reshape", "aten::_unsafe_view")
@@ -40,13 +43,13 @@ _WATCHED = 2
 
 @dataclass
 class Batched:
-    """A program for any number of rows."""
+    """Programs for any number of rows."""
 
     length: int
     """How many rows were recorded."""
 
-    axes: dict[int, int] = field(default_factory=dict)
-    """Value -> the axis of its rows, for those that have one."""
+    axes: dict[Rate, dict[int, int]] = field(default_factory=dict)
+    """Rate -> value -> the axis of its rows, for those that have one."""
 
     states: dict[str, int | None] = field(default_factory=dict)
     """State -> the axis of its rows."""
@@ -56,11 +59,6 @@ class Batched:
         axis = self.states[name]
         return initial if axis is None else initial.repeat_interleave(self.length, dim=axis)
 
-    def repeat(self, value: int, tensor: torch.Tensor) -> torch.Tensor:
-        """An example with more than one row, since exporters take a single row for a constant."""
-        axis = self.axes.get(value)
-        return tensor if axis is None or self.length > 1 else tensor.repeat_interleave(2, dim=axis)
-
 
 class _MixedError(Exception):
     def __init__(self, message: str, op: Op | None = None) -> None:
@@ -68,42 +66,57 @@ class _MixedError(Exception):
         self.op = op
 
 
-def make_batched(program: Program, step: Step) -> tuple[Batched | None, list[Finding]]:
-    """Rewrite a program in place for any number of rows, or say why that cannot be.
+def make_batched(programs: Programs, steps: Mapping[Rate, Step]) -> tuple[Batched | None, list[Finding]]:
+    """Rewrite programs in place for any number of rows, or say why that cannot be.
 
     Args:
-        program: with its initial states.
-        step: the one it was made of.
+        programs: with their initial states.
+        steps: rate -> the step that its program was made of.
     """
-    lengths = {tuple(step.tape.inputs[name].value.shape[:1]) for name in program.inputs}
+    given = {name: steps[rate].tape.inputs[name].value for rate, one in programs.items() for name in one.inputs}
+    lengths = {tuple(value.shape[:1]) for value in given.values()}
     if len(lengths) != 1 or lengths == {()}:
-        shapes = ", ".join(f"{name[1]} {list(step.tape.inputs[name].value.shape)}" for name in program.inputs)
+        shapes = ", ".join(f"{name[1]} {list(value.shape)}" for name, value in given.items())
         return None, [Finding("batch", f"the inputs have no common first axis: {shapes}")]
     rows = lengths.pop()[0]
-    uneven = [state for state in program.states.values() if rows > 1 and not _same_rows(state.start, rows)]
+    states = all_states(programs)
+    uneven = [state for state in states.values() if rows > 1 and not _same_rows(state.start, rows)]
     if uneven:
         message = f"the state {uneven[0].name} starts with other values in other rows"
         return None, [Finding("batch", message, uneven[0].line, uneven[0].path)]
-    trial, problem = _first_that_works(program, step, rows)
-    if trial is None:
-        return None, [problem or Finding("batch", "the states do not keep their rows in one place")]
-    lost = [name[1] for name, value in program.outputs.items() if value not in trial.axes]
-    if lost:
-        return None, [Finding("batch", f"the output {lost[0]} has no rows", None, lost[0])]
-    program.ops, program.batch = trial.ops, rows
+    batched = Batched(rows)
+    trials: dict[Rate, _Trial] = {}
+    for rate, program in programs.items():
+        trial, problem = _first_that_works(program, steps[rate], rows, batched.states)
+        if trial is None:
+            return None, [problem or Finding("batch", "the states do not keep their rows in one place")]
+        lost = [name[1] for name, value in program.outputs.items() if value not in trial.axes]
+        if lost:
+            return None, [Finding("batch", f"the output {lost[0]} has no rows", None, lost[0])]
+        trials[rate], batched.axes[rate] = trial, trial.axes
+        batched.states |= trial.states
+    for rate, trial in trials.items():
+        trial.apply(programs[rate], rows)
     if rows > 1:  # a package keeps one row of each
-        for name, state in program.states.items():
-            if (axis := trial.states[name]) is not None:
+        for name, state in states.items():
+            if (axis := batched.states[name]) is not None:
                 state.initial = state.start.narrow(axis, 0, 1).clone()
-    return Batched(rows, trial.axes, trial.states), []
+    return batched, []
 
 
-def _first_that_works(program: Program, step: Step, rows: int) -> tuple[_Trial | None, Finding | None]:
+def _first_that_works(
+    program: Program, step: Step, rows: int, known: Mapping[str, int | None]
+) -> tuple[_Trial | None, Finding | None]:
     """Try where the states could have their rows; the first trial in which they end up where they began."""
-    choices = {name: _axes(state.start, rows) for name, state in program.states.items()}
+    read = {source.name for source in program.sources.values() if source.kind == "state"}
+    choices = {
+        name: [known[name]] if name in known else _axes(program.states[name].start, rows) for name in sorted(read)
+    }
     problem, furthest = None, -1
-    for axes in itertools.islice(itertools.product(*choices.values()), _TRIALS):
-        trial = _Trial(program, step, rows, dict(zip(choices, axes, strict=True)))
+    repeated = (True, False) if rows > 1 else (False,)
+    tried = itertools.product(itertools.product(*choices.values()), repeated)
+    for axes, repeat in itertools.islice(tried, _TRIALS):
+        trial = _Trial(program, step, rows, dict(zip(choices, axes, strict=True)), repeat=repeat)
         try:
             trial.run()
         except _MixedError as error:
@@ -111,7 +124,9 @@ def _first_that_works(program: Program, step: Step, rows: int) -> tuple[_Trial |
                 furthest, line = len(trial.ops), error.op.line if error.op is not None else None
                 problem = Finding("batch", str(error), line)
             continue
-        if all(trial.axes.get(state.next) == trial.states[name] for name, state in program.states.items()):
+        written = {name: trial.axes.get(value) for name, value in program.next.items()}
+        if all(axis == {**written, **known, **trial.states}[name] for name, axis in written.items()):
+            trial.states |= written
             return trial, None
     return None, problem
 
@@ -119,12 +134,22 @@ def _first_that_works(program: Program, step: Step, rows: int) -> tuple[_Trial |
 class _Trial:
     """One run of the recorded step with another number of rows."""
 
-    def __init__(self, program: Program, step: Step, rows: int, states: dict[str, int | None]) -> None:
+    def __init__(self, program: Program, step: Step, rows: int, states: dict[str, int | None], *, repeat: bool) -> None:
+        """Make a trial.
+
+        Args:
+            program: what to run.
+            step: with which inputs.
+            rows: how many rows were recorded.
+            states: the axes of the rows of those states that it reads.
+            repeat: whether constants that have as many rows, all of them the same, are made of one row.
+        """
         self._program, self._rows, self.states = program, rows, states
         self._more = next(number for number in _TRIAL_ROWS if number != rows)
         self._count = program.next_value()
         self.axes: dict[int, int] = {}
         self.ops: list[Op] = []
+        self._single: dict[int, tuple[int, str]] = {}
         plain: dict[int, torch.Tensor] = {}
         for value, source in program.sources.items():
             if source.kind == "input":
@@ -133,7 +158,12 @@ class _Trial:
             elif source.kind == "state":
                 plain[value], axis = program.states[source.name].start.clone(), states[source.name]
             else:
-                plain[value], axis = program.constants[source.name].clone(), None
+                constant = program.constants[source.name]
+                plain[value], axis = constant.clone(), None
+                if repeat and constant.dim() > 1 and len(constant) == rows and _same_rows(constant, rows):
+                    axis = 0
+                    self._single[value] = self._count, source.name
+                    self._count += 1
             if axis is not None:
                 self.axes[value] = axis
         self._plain = plain
@@ -143,6 +173,19 @@ class _Trial:
             value: self._disturb(value, tensor, generator) for value, tensor in self._values.items()
         }
         """The same but for all rows other than `_WATCHED`; None where that cannot be computed."""
+
+    def apply(self, program: Program, rows: int) -> None:
+        """Make a program of the trial."""
+        repeats: list[Op] = []
+        for value, (single, name) in self._single.items():
+            one = f"{name} (one row)"
+            program.constants[one] = program.constants[name].narrow(0, 0, 1).clone()
+            del program.sources[value]
+            program.sources[single] = Source("constant", one)
+            shape: list[Any] = [Rows(1), *[1] * (program.constants[one].dim() - 1)]
+            leaves, structure = tree_flatten(((Ref(single), shape), {}))
+            repeats.append(Op(aten.repeat.default, leaves, structure, [value], NOWHERE, None))
+        program.ops, program.batch = [*repeats, *self.ops], rows
 
     def run(self) -> None:
         with torch.no_grad():

@@ -9,33 +9,39 @@ from typing import Literal
 import torch
 from torch.utils._pytree import tree_flatten
 
-from ashore.capture.analysis import Analysis, Carried
+from ashore.capture.analysis import Analyses, Analysis, Carried
 from ashore.capture.naming import unique
-from ashore.capture.program import Program, ProgramState, Source
+from ashore.capture.program import Program, Programs, ProgramState, Source, all_states
 from ashore.capture.tape import Capture, Declared, Op, Place, Ref
 from ashore.capture.variables import Variable
+from ashore.spec import Rate
 
 aten = torch.ops.aten
 
 
-def build(analysis: Analysis, owned: Mapping[int, str]) -> Program:
-    """Make a program of the reference step. Its states have no initial values yet.
+def build(analyses: Analyses, owned: Mapping[int, str]) -> dict[Rate, Program]:
+    """Make a program of the reference step of each rate. Their states have no initial values yet.
 
     Args:
-        analysis: what is known about the steps.
+        analyses: what is known about the steps.
         owned: id of a tensor -> its path, for the parameters and buffers of modules.
     """
-    return _Builder(analysis, owned).build()
+    states: dict[str, ProgramState] = {}
+    programs: dict[Rate, Program] = {
+        rate: _Builder(analysis, owned, states).build() for rate, analysis in analyses.items()
+    }
+    _drop_unread_states(programs)
+    return programs
 
 
 def waiting(carried: Carried) -> list[str]:
     """The states that hand a value on, one a step; the last of them is the one that is read."""
-    return [carried.name, *(f"{carried.name}_lag{lag}" for lag in range(2, carried.origin.lag + 1))]
+    return [carried.name, *(f"{carried.name}_lag{lag}" for lag in range(2, carried.lag + 1))]
 
 
 class _Builder:
-    def __init__(self, analysis: Analysis, owned: Mapping[int, str]) -> None:
-        self._analysis, self._owned = analysis, owned
+    def __init__(self, analysis: Analysis, owned: Mapping[int, str], states: dict[str, ProgramState]) -> None:
+        self._analysis, self._owned, self._states = analysis, owned, states
         self._tape = analysis.steps.reference.tape
         self._program = Program(groups=list(self._tape.groups))
         self._count = len(self._tape.groups)
@@ -53,18 +59,18 @@ class _Builder:
         for name, declared in tape.outputs.items():
             program.outputs[name] = self._snapshots[declared.slot, declared.at]
         for name, declared in tape.updates.items():
-            program.states["/".join(name)].next = self._snapshots[declared.slot, declared.at]
-        _drop_unread_states(program)
+            program.next["/".join(name)] = self._snapshots[declared.slot, declared.at]
         return program
 
     def _take_inputs(self) -> None:
         for name, declared in self._tape.inputs.items():
-            if declared.inner:
+            if declared.inner or name in self._analysis.elsewhere:
                 continue
             if name in self._analysis.feedback:
                 output, key = self._tape.outputs[self._analysis.feedback[name]], "/".join(name)
                 self._program.sources[declared.slot] = Source("state", key)
-                self._program.states[key] = ProgramState(key, output.slot, line=declared.line, declared=True)
+                self._program.states[key] = ProgramState(key, line=declared.line, declared=True)
+                self._program.next[key] = output.slot
             else:
                 self._program.inputs[name] = declared.slot
                 self._program.sources[declared.slot] = Source("input", "/".join(name))
@@ -72,13 +78,21 @@ class _Builder:
     def _take_states(self) -> None:
         for variable, carried in self._analysis.carried.items():
             self._value_of[variable] = self._source("state", waiting(carried)[-1], variable)
-        for carried in self._analysis.carried.values():
-            value = self._value(carried.origin.source)
+            self._add_states(carried)
+        for carried, origin in self._analysis.writes().values():
+            self._add_states(carried)
+            value = self._value(origin.source)
             for name in waiting(carried):
-                self._program.states[name] = ProgramState(
-                    name, value, line=carried.line, path=carried.path, declared=carried.declared is not None
-                )
+                self._program.next[name] = value
                 value = self._source("state", name)
+
+    def _add_states(self, carried: Carried) -> None:
+        for name in waiting(carried):
+            known = self._states.setdefault(
+                name,
+                ProgramState(name, line=carried.line, path=carried.path, declared=carried.declared is not None),
+            )
+            self._program.states[name] = known
 
     def _copy_ops(self) -> None:
         """The operations that matter, reading values in place of captured slots, with copies of what is declared."""
@@ -113,7 +127,7 @@ class _Builder:
         capture = self._tape.captures.get(slot)
         if capture is None:
             return slot
-        variable = self._analysis.variables.variable(slot, read)
+        variable = self._analysis.variables.variable(self._analysis.steps.rate, slot, read)
         if variable not in self._value_of:  # it has to be there, but what it holds does not matter
             self._value_of[variable] = self._source("constant", self._constant(capture), variable)
         return self._value_of[variable]
@@ -122,7 +136,7 @@ class _Builder:
         return self._value_of.get(variable, variable.slot)
 
     def _whole(self, slot: int) -> int:
-        return self._value_of.get(Variable(slot), slot)
+        return self._value_of.get(Variable(slot, None, self._analysis.steps.rate), slot)
 
     def _source(self, kind: Literal["state", "constant"], name: str, variable: Variable | None = None) -> int:
         """The value of a state or a constant; one that the step writes into keeps its slot."""
@@ -148,19 +162,24 @@ class _Builder:
         return self._count - 1
 
 
-def _drop_unread_states(program: Program) -> None:
+def _drop_unread_states(programs: Programs) -> None:
     """Remove states that nothing reads, and then those that only they had read."""
     while True:
-        read = {value for op in program.ops for value in op.reads()} | set(program.outputs.values())
-        read |= {state.next for state in program.states.values()}
-        alive = {source.name for value, source in program.sources.items() if source.kind == "state" and value in read}
-        dead = [name for name, state in program.states.items() if name not in alive and not state.declared]
+        alive = {name for program in programs.values() for name in _states_read(program)}
+        dead = {name for name, state in all_states(programs).items() if name not in alive and not state.declared}
         if not dead:
             return
-        for name in dead:
-            del program.states[name]
-        program.sources = {
-            value: source
-            for value, source in program.sources.items()
-            if source.kind != "state" or source.name in program.states
-        }
+        for program in programs.values():
+            program.states = {name: state for name, state in program.states.items() if name not in dead}
+            program.next = {name: value for name, value in program.next.items() if name not in dead}
+            program.sources = {
+                value: source
+                for value, source in program.sources.items()
+                if source.kind != "state" or source.name not in dead
+            }
+
+
+def _states_read(program: Program) -> set[str]:
+    read = {value for op in program.ops for value in op.reads()}
+    read |= {*program.outputs.values(), *program.next.values()}
+    return {source.name for value, source in program.sources.items() if source.kind == "state" and value in read}

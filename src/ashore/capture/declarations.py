@@ -26,7 +26,8 @@ def check_declarations(steps: list[Step]) -> Iterator[Finding]:
                 first.setdefault(name, declared)
         for name, example in first.items():
             yield from _check(steps, group, f"{what} {name[1]}", name, example)
-    if not any(step.tape.outputs for step in steps):
+    decides = any(step.rate == "policy" for step in steps)
+    if decides and not any(step.tape.outputs for step in steps):
         yield Finding("unwritten_output", "no step declared an output")
 
 

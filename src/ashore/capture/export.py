@@ -24,20 +24,21 @@ from ashore.capture.build import build
 from ashore.capture.declarations import check_declarations
 from ashore.capture.findings import KINDS, Finding
 from ashore.capture.folding import fold_masks
-from ashore.capture.inspect import inspect_operations
+from ashore.capture.inspect import inspect_recording
 from ashore.capture.layout import StageLayout, lay_out
 from ashore.capture.log import summary, write_log
 from ashore.capture.naming import owned_tensors
 from ashore.capture.options import ExportOptions
+from ashore.capture.program import Programs, all_states
 from ashore.capture.proof import prove
 from ashore.capture.replay import roll_out
 from ashore.capture.roles import role_of
 from ashore.capture.session import Session
-from ashore.capture.stages import StageModule, cut
-from ashore.capture.steps import Steps
+from ashore.capture.stages import StageCut, StageModule, cut
 from ashore.capture.tape import schema_name
 from ashore.errors import ExportError
 from ashore.package import Package, write
+from ashore.spec import RATES, Rate
 from ashore.view import draw
 
 
@@ -101,36 +102,56 @@ def _understand(session: Session, options: ExportOptions) -> Assembly:
     """Find out what was recorded, or raise everything that stands against exporting it."""
     if not session.steps:
         raise ExportError("nothing was recorded: no step declared an input or an output")
-    _judge(list(check_declarations(session.steps)), options.allow)
+    for rate in RATES:
+        steps = [step for step in session.steps if step.rate == rate]
+        _judge(list(check_declarations(steps)) if steps else [], options.allow)
     named = {key: name for key, (name, _) in session.named.items()}
     owned = owned_tensors() | named
-    analysis = analyse(Steps(session.steps), feedback=options.feedback, owned=owned, named=named)
-    analysis.findings += inspect_operations(analysis, session.static)
-    _judge(analysis.findings, options.allow)
-    program = build(analysis, owned)
-    fold_masks(program)
-    rollout = roll_out(analysis, program)
-    findings = [*analysis.findings, *rollout.findings]
+    analyses = analyse(session.steps, feedback=options.feedback, owned=owned, named=named)
+    findings = [finding for analysis in analyses.values() for finding in analysis.findings]
+    findings += inspect_recording(analyses, session.static)
+    _judge(findings, options.allow)
+    programs = build(analyses, owned)
+    acting = programs.get("substep")
+    if acting is not None and not acting.outputs and not acting.next:
+        session.keep_rate("policy")  # nothing comes out of the substeps
+        return _understand(session, options)
+    for program in programs.values():
+        fold_masks(program)
+    rollout = roll_out(analyses, programs)
+    findings += rollout.findings
     _judge(findings, options.allow if rollout.states else ())
-    for state in program.states.values():
-        state.role = role_of(program, state)
-        if not state.declared:
-            message = f"{state.path or state.name} is kept between steps, as the state {state.name} ({state.role})"
-            findings.append(Finding("undeclared_state", message, state.line, state.path))
+    findings += _found_states(programs, set(named.values()))
     batched = None
-    if options.batch == "dynamic":
-        batched, problems = make_batched(program, analysis.steps.reference)
+    if options.batch != "recorded":
+        batched, problems = make_batched(programs, {rate: one.steps.reference for rate, one in analyses.items()})
         findings += problems
         _judge(findings, options.allow)
-    nodes = session.nodes or sorted({node for node, _ in program.outputs})
-    cuts, entangled = cut(program, nodes, analysis.edges)
-    findings += entangled
+    cuts: dict[Rate, list[StageCut]] = {}
+    edges = {name for analysis in analyses.values() for name in analysis.edges}
+    for rate, program in programs.items():
+        nodes = [node for node in session.nodes if session.rates.get(node, "policy") == rate]
+        cuts[rate], entangled = cut(program, nodes or sorted({node for node, _ in program.outputs}), edges)
+        findings += entangled
     _judge(findings, options.allow)
-    layout = lay_out(program, cuts, edges=analysis.edges)
-    assembly = Assembly(session, analysis, program, rollout, layout, findings, owned, options, batched)
+    layout = lay_out(programs, cuts, edges=edges)
+    assembly = Assembly(session, analyses, programs, rollout, layout, findings, owned, options, batched)
     findings += assembly.notices()
     _judge(findings, options.allow)
     return assembly
+
+
+def _found_states(programs: Programs, named: Collection[str]) -> Iterator[Finding]:
+    """Give every state its role, and tell of those that nobody declared."""
+    for program in programs.values():
+        for name in program.next:
+            state = program.states[name]
+            role = role_of(program, state)
+            state.role = role if state.role == "memory" else state.role
+    for state in all_states(programs).values():
+        if not state.declared and state.name not in named:
+            message = f"{state.path or state.name} is kept between steps, as the state {state.name} ({state.role})"
+            yield Finding("undeclared_state", message, state.line, state.path)
 
 
 def _judge(findings: Sequence[Finding], allowed: Collection[str]) -> None:
@@ -160,11 +181,11 @@ def _once_each(errors: Sequence[Finding]) -> Iterator[str]:
 
 def _export_stage(assembly: Assembly, stage: StageLayout, options: ExportOptions) -> Exported:
     inputs, outputs = list(stage.inputs.values()), list(stage.outputs.values())
-    axes, (opset, ir_version) = assembly.batch_axes(inputs), options.target()
+    axes, (opset, ir_version) = assembly.batch_axes(stage.rate, inputs), options.target()
     chosen = assembly.session.targets.get(stage.cut.name, {})
     request = Request(
-        StageModule(assembly.program, stage.cut, inputs, outputs, axes).eval(),
-        assembly.example(inputs),
+        StageModule(assembly.programs[stage.rate], stage.cut, inputs, outputs, axes).eval(),
+        assembly.example(stage.rate, inputs),
         tuple(stage.inputs),
         tuple(stage.outputs),
         dynamic=axes,

@@ -27,7 +27,7 @@ KINDS: Mapping[str, Kind] = {
     "undeclared_input": Kind(
         "error",
         "A tensor that nobody declared changed between steps, and not by anything the step did.",
-        "declare it with rec.input(name, tensor) or annotate.input_tensors, or keep it constant",
+        "declare it with rec.input, annotate.input_tensors or an Input of the environment, or keep it constant",
     ),
     "value_leak": Kind(
         "error",

@@ -60,17 +60,17 @@ def _replay(
                     values |= {slot: snapshot(tape.tensor(slot)) for slot in op.results if slot is not None}
                 else:
                     execute([op], values)
-    found = {carried.name: _left(analysis, carried, step) for carried in analysis.carried.values()}
+    found = {carried.name: _left(analysis, carried, step) for carried in analysis.everything}
     return outputs, {name: values[slot] for name, slot in found.items() if slot is not None}
 
 
 def _left(analysis: Analysis, carried: Carried, step: Step) -> int | None:
     """The slot of a step in which it leaves a state for the next one."""
-    after = analysis.steps.all[step.index + 1 : step.index + 2]
-    if not after or after[0].reset or carried.origin.lag != 1:
+    after = next(analysis.steps.after(step, carried.variable.rate), None)
+    if after is None or carried.lag != 1:
         return None
-    place = analysis.variables.place(after[0], carried.variable)
-    capture = None if place is None else after[0].tape.captures.get(place[1])
+    place = analysis.variables.place(after, carried.variable)
+    capture = None if place is None else after.tape.captures.get(place[1])
     slots = [] if capture is None else step.tape.slots_at(capture.place)
     return slots[-1] if slots else None
 

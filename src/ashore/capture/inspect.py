@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 
 from ashore.capture.align import different_leaf
-from ashore.capture.analysis import Analysis
+from ashore.capture.analysis import Analyses, Analysis
 from ashore.capture.findings import Finding
 from ashore.capture.lines import Line
 from ashore.capture.movement import Movement
@@ -31,13 +31,17 @@ _DYNAMIC = frozenset(
 _LONGEST = 60
 
 
-def inspect_operations(analysis: Analysis, static: Collection[Name] = ()) -> Iterator[Finding]:
-    """Everything that the recorded operations show to be wrong.
+def inspect_recording(analyses: Analyses, static: Collection[Name] = ()) -> list[Finding]:
+    """Everything that the recorded operations of all rates show to be wrong.
 
     Args:
-        analysis: what is known about the steps.
+        analyses: what is known about the steps.
         static: outputs that are meant to be constant.
     """
+    return [finding for analysis in analyses.values() for finding in _inspect_operations(analysis, static)]
+
+
+def _inspect_operations(analysis: Analysis, static: Collection[Name]) -> Iterator[Finding]:
     yield from _other_paths(analysis)
     tape, movement = analysis.steps.reference.tape, Movement(analysis)
     yield from _leaks(analysis, movement)
@@ -57,7 +61,7 @@ def inspect_operations(analysis: Analysis, static: Collection[Name] = ()) -> Ite
 def _other_paths(analysis: Analysis) -> Iterator[Finding]:
     """Steps that do something else than the reference does."""
     for step in analysis.steps.all:
-        if step is analysis.steps.reference or step.reset:
+        if step is analysis.steps.reference or step.opening:
             continue  # the first step of an episode is judged by what comes out of it
         finding = _other_path(analysis, step)
         if finding is not None:
@@ -134,7 +138,7 @@ def _near(match: dict[int, int], theirs: list[Op], index: int) -> Line | None:
 def _leaks(analysis: Analysis, movement: Movement) -> Iterator[Finding]:
     """Values that left for Python before the last output, and that can be different another time."""
     for step in analysis.steps.all:
-        last, seen = _last_output(step), set[Line]()
+        last, seen = _last_output(analysis, step), set[Line]()
         for leak in step.tape.leaks:
             if leak.at <= last and leak.line not in seen and movement.moves(step, leak.slot, leak.at):
                 seen.add(leak.line)
@@ -147,7 +151,7 @@ def _dynamic(analysis: Analysis, movement: Movement) -> Iterator[Finding]:
     """Shapes that depend on data, which Python can see, whether the outputs need the tensors or not."""
     for step in analysis.steps.all:
         seen: set[Line] = set()
-        for index, op in enumerate(step.tape.ops[: _last_output(step)]):
+        for index, op in enumerate(step.tape.ops[: _last_output(analysis, step)]):
             deciding = _deciding(step.tape, op)
             if op.line not in seen and any(movement.moves(step, slot, index) for slot in deciding):
                 seen.add(op.line)
@@ -172,8 +176,8 @@ def _counters(analysis: Analysis) -> Iterator[Finding]:
     """Numbers of Python that change from step to step."""
     seen: set[tuple[int, str]] = set()
     steps = analysis.steps.all
-    pairs = [(before, after) for before, after in pairwise(steps) if not after.reset]
-    pairs += pairwise(step for step in steps if step.reset)
+    pairs = [(before, after) for before, after in pairwise(steps) if not after.opening]
+    pairs += pairwise(step for step in steps if step.opening)
     for before, after in pairs:
         for key, (number, name, line) in after.tape.numbers.items():
             old = before.tape.numbers.get(key)
@@ -188,13 +192,16 @@ def _late_leaks(analysis: Analysis, movement: Movement) -> Iterator[Finding]:
     """The first value that left for Python after the last output: it can decide what a later step does."""
     for step in analysis.steps.all:
         for leak in step.tape.leaks:
-            if leak.at > _last_output(step) and movement.moves(step, leak.slot, leak.at):
+            if leak.at > _last_output(analysis, step) and movement.moves(step, leak.slot, leak.at):
                 what = f"a value is read by {leak.how} after the outputs, in `{leak.line.text}`"
                 yield Finding("late_leak", f"{what}; a later step must not depend on it", leak.line)
                 return
 
 
-def _last_output(step: Step) -> int:
+def _last_output(analysis: Analysis, step: Step) -> int:
+    """How far into a step its operations matter: with two rates to its end, since the other rate goes on from there."""
+    if len(analysis.steps.all) < len(analysis.steps.timeline):
+        return len(step.tape.ops)
     return max((out.at for out in step.tape.outputs.values()), default=0)
 
 
@@ -209,12 +216,10 @@ def _training(op: Op) -> Iterator[Finding]:
 
 def _ends(analysis: Analysis, movement: Movement, static: Collection[Name]) -> Iterator[Finding]:
     """Inputs that nothing uses, outputs that nothing moves or that the step did not compute."""
-    tape, live = analysis.steps.reference.tape, analysis.live
-    for name, declared in tape.inputs.items():
-        if not declared.inner and tape.groups[declared.slot] not in live.groups:
-            yield Finding(
-                "unused_input", f"nothing that comes out depends on the input {name[1]}", declared.line, name[1]
-            )
+    tape = analysis.steps.reference.tape
+    for name in sorted(analysis.unused - analysis.elsewhere):
+        message = f"nothing that comes out depends on the input {name[1]}"
+        yield Finding("unused_input", message, tape.inputs[name].line, name[1])
     for name, declared in tape.outputs.items():
         if name in static or movement.moves(analysis.steps.reference, declared.slot, declared.at):
             continue

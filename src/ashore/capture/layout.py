@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from ashore.capture.naming import unique
-from ashore.capture.program import Program
+from ashore.capture.program import Program, Programs, all_states
 from ashore.capture.stages import StageCut
 from ashore.capture.tape import Name
-from ashore.spec import Wire
+from ashore.spec import Rate, Wire
 from ashore.spec.paths import path_problem
 from ashore.spec.wiring import RESERVED
 
@@ -25,6 +25,8 @@ class StageLayout:
     name: str
     """What it is called in the package: the name of its node, with odd characters replaced."""
 
+    rate: Rate = "policy"
+
     inputs: dict[str, int] = field(default_factory=dict)
     """Port name -> the value it carries."""
 
@@ -36,7 +38,7 @@ class Layout:
     """What everything is called, and what is joined to what."""
 
     inputs: dict[Name, str] = field(default_factory=dict)
-    """(node, port) -> the name of the package input."""
+    """(node, port) -> the name of the package input; two rates may share one."""
 
     outputs: dict[Name, str] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
@@ -47,25 +49,31 @@ class Layout:
 
     wires: list[Wire] = field(default_factory=list)
 
+    def input_key(self, label: str) -> Name:
+        """The first (node, port) that a package input goes to."""
+        return next(key for key, other in self.inputs.items() if other == label)
 
-def lay_out(program: Program, cuts: list[StageCut], *, edges: Collection[Name]) -> Layout:
+
+def lay_out(programs: Programs, cuts: Mapping[Rate, list[StageCut]], *, edges: Collection[Name]) -> Layout:
     """Name everything and join it.
 
     Args:
-        program: what is exported.
-        cuts: its stages.
+        programs: what is exported.
+        cuts: the stages of each rate.
         edges: outputs that only go to another stage, and are no outputs of the package.
     """
-    outputs = {name: value for name, value in program.outputs.items() if name not in edges}
-    layout = Layout(inputs=_own_names(program.inputs), outputs=_own_names(outputs))
-    for state in program.states:
+    layout = Layout()
+    for rate, program in programs.items():
+        layout.inputs |= _own_names(program.inputs)
+        layout.outputs |= _own_names([name for name in program.outputs if name not in edges])
+        for one in cuts[rate]:
+            layout.stages[one.name] = StageLayout(one, _stage_name(one.name, layout), rate)
+    for state in all_states(programs):
         layout.states[state] = unique(state.rpartition("/")[2], layout.states.values())
-    for one in cuts:
-        layout.stages[one.name] = StageLayout(one, _stage_name(one.name, layout))
     for stage in layout.stages.values():
-        _name_outputs(program, layout, stage)
+        _name_outputs(programs[stage.rate], layout, stage)
     for stage in layout.stages.values():
-        _name_inputs(program, layout, stage)
+        _name_inputs(programs[stage.rate], layout, stage)
     return layout
 
 
@@ -78,7 +86,7 @@ def _stage_name(node: str, layout: Layout) -> str:
     return name + number
 
 
-def _own_names(ports: Mapping[Name, int]) -> dict[Name, str]:
+def _own_names(ports: Collection[Name]) -> dict[Name, str]:
     """A port's own name, with its node where two nodes share one."""
     names = [port for _, port in ports]
     return {(node, port): port if names.count(port) == 1 else f"{node}/{port}" for node, port in ports}
@@ -92,20 +100,22 @@ def _name_outputs(program: Program, layout: Layout, stage: StageLayout) -> None:
             stage.outputs[label] = value
             if (node, port) in layout.outputs:
                 layout.wires.append(Wire(f"{name}/{label}", f"outputs/{layout.outputs[node, port]}"))
-    for key, state in program.states.items():
-        if state.next not in stage.cut.wanted or _writes_elsewhere(layout, key):
+    for key, value in program.next.items():
+        if value not in stage.cut.wanted or _is_written(layout, key, stage.rate):
             continue
-        port = _port_of(stage, state.next) or unique(f"{layout.states[key]}_next", _taken(program, stage))
-        stage.outputs[port] = state.next
+        port = _port_of(stage, value) or unique(f"{layout.states[key]}_next", _taken(program, stage))
+        stage.outputs[port] = value
         layout.wires.append(Wire(f"{name}/{port}", f"states/{layout.states[key]}"))
     for value in (*stage.cut.wanted, *stage.cut.handed_on):
         if _port_of(stage, value) is None:
             stage.outputs[unique(f"value_{len(stage.outputs)}", _taken(program, stage))] = value
 
 
-def _writes_elsewhere(layout: Layout, key: str) -> bool:
+def _is_written(layout: Layout, key: str, rate: Rate) -> bool:
+    """Whether a stage of a rate writes a state already."""
     target = f"states/{layout.states[key]}"
-    return any(wire.target == target for wire in layout.wires)
+    stages = {stage.name for stage in layout.stages.values() if stage.rate == rate}
+    return any(wire.target == target and wire.source.partition("/")[0] in stages for wire in layout.wires)
 
 
 def _port_of(stage: StageLayout, value: int) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 _TORCH = str(Path(torch.__file__).parent) + os.sep
-_OWN = str(Path(__file__).parent) + os.sep
+_OWN = str(Path(__file__).parent.parent) + os.sep
 _MAX_DEPTH = 4
 _MAX_OBJECTS = 4000
 

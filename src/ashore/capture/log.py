@@ -13,13 +13,15 @@ _SHOWN = 8
 
 def write_log(manifest: Manifest, assembly: Assembly, messages: Mapping[str, Sequence[str]]) -> str:
     """The whole story of an export."""
-    steps = assembly.analysis.steps
-    resets = sum(step.reset for step in steps.all)
-    lines = [
-        f"{manifest.name}: {len(steps.all)} steps in {resets} episodes; step {steps.reference.index} became the graph,",
-        f"{len(assembly.program.ops)} of its {len(steps.reference.tape.ops)} operations matter",
-        "",
-    ]
+    resets = sum(step.reset for step in assembly.timeline)
+    lines = [f"{manifest.name}: {len(assembly.timeline)} steps in {resets} episodes"]
+    for rate, analysis in assembly.analyses.items():
+        reference, ops = analysis.steps.reference, assembly.programs[rate].ops
+        lines.append(
+            f"{rate} rate: {len(analysis.steps.all)} of them; step {reference.index} became the graph,"
+            f" {len(ops)} of its {len(reference.tape.ops)} operations matter"
+        )
+    lines.append("")
     for title, ports in (("inputs", manifest.inputs), ("outputs", manifest.outputs)):
         lines += [f"{title}:", *(f"  {name}: {port.dtype} {list(port.shape)}" for name, port in ports.items()), ""]
     lines += ["states:", *(f"  {text}" for text in _states(assembly)), ""]
@@ -55,7 +57,7 @@ def _states(assembly: Assembly) -> list[str]:
     return [
         f"{assembly.layout.states[key]}: {state.role}, on reset {state.reset}, "
         f"{'declared' if state.declared else 'found'} at {state.line}" + (f" as {state.path}" if state.path else "")
-        for key, state in assembly.program.states.items()
+        for key, state in assembly.states.items()
     ]
 
 
@@ -77,7 +79,9 @@ def _verdict(manifest: Manifest) -> list[str]:
     if proof is None or proof.status != "passed":
         return ["verification was skipped"]
     return [
-        f"verified on {result.backend} ({result.runtime}): {proof.steps} steps, largest error "
+        f"verified on {result.backend} ({result.runtime}): {proof.steps} steps"
+        + (f" with {proof.substeps} substeps" if proof.substeps else "")
+        + ", largest error "
         f"{result.max_abs_error_stepwise:.2g} stepwise, {result.max_abs_error_free_running:.2g} free-running"
         for result in proof.results
     ]

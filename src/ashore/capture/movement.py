@@ -41,7 +41,7 @@ class Movement:
         return began
 
 
-def _moving_captures(steps: Steps) -> list[set[int]]:
+def _moving_captures(steps: Steps) -> dict[int, set[int]]:
     """For each step, the captured slots that are not the same in all steps, whatever the outputs need."""
     by_tensor: dict[int, list[Sighting]] = defaultdict(list)
     by_path: dict[str, list[Sighting]] = defaultdict(list)
@@ -50,7 +50,7 @@ def _moving_captures(steps: Steps) -> list[set[int]]:
             by_tensor[id(capture.tensor)].append(Sighting(step, capture))
             if capture.path is not None and not capture.created:
                 by_path[capture.path].append(Sighting(step, capture))
-    moving: list[set[int]] = [set() for _ in steps.all]
+    moving: dict[int, set[int]] = {step.index: set() for step in steps.all}
     for seen in (*by_tensor.values(), *by_path.values()):
         if changed(seen) or any(_written_or_made(steps, sighting) for sighting in seen):
             for sighting in seen:
@@ -63,5 +63,5 @@ def _written_or_made(steps: Steps, sighting: Sighting) -> bool:
     step, capture = sighting.step, sighting.capture
     if step.tape.writes(capture.slot):
         return True
-    tapes = [other.tape for other in steps.all if other is not step]
+    tapes = [other.tape for other in steps.timeline if other is not step]
     return any(slot not in tape.captures for tape in tapes for slot in tape.slots_at(capture.place))

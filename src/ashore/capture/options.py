@@ -34,8 +34,8 @@ class ExportOptions:
     profile: str | None = None
     """A runtime that the files must be readable by, such as ``"ort-1.14"``; see `ashore.backends.PROFILES`."""
 
-    batch: Literal["recorded", "dynamic"] = "recorded"
-    """``"dynamic"`` makes the first axis of every input a batch of any length."""
+    batch: Literal["recorded", "one", "dynamic"] = "recorded"
+    """``"dynamic"`` makes the first axis of every input a batch of any length, ``"one"`` makes it a single row."""
 
     feedback: bool = False
     """Whether a declared input that was an output a step earlier is a state."""
@@ -73,8 +73,8 @@ class ExportOptions:
                 raise InputError(f"allow: there is no finding {name!r}{suggestion(name, KINDS)}")
         if self.profile is not None and self.profile not in PROFILES:
             raise InputError(f"profile: expected one of {sorted(PROFILES)}, got {self.profile!r}")
-        if self.batch not in ("recorded", "dynamic"):
-            raise InputError(f"batch: expected 'recorded' or 'dynamic', got {self.batch!r}")
+        if self.batch not in ("recorded", "one", "dynamic"):
+            raise InputError(f"batch: expected 'recorded', 'one' or 'dynamic', got {self.batch!r}")
         if not isinstance(self.validation_steps, int) or self.validation_steps < 0:
             raise InputError(f"validation_steps: expected a count from 0, got {self.validation_steps!r}")
 

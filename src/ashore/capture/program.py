@@ -14,7 +14,7 @@ import torch
 
 from ashore.capture.lines import Line
 from ashore.capture.tape import Name, Op, Ref
-from ashore.spec.manifest import Role
+from ashore.spec.manifest import Rate, Role
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]
 
@@ -36,9 +36,6 @@ class ProgramState:
     """A state of a program."""
 
     name: str
-    next: int
-    """The value that it becomes at the end of a step."""
-
     initial: torch.Tensor | None = None
     reset: Literal["initial", "keep"] = "initial"
     role: Role = "memory"
@@ -54,7 +51,7 @@ class ProgramState:
 
 @dataclass
 class Program:
-    """Operations on numbered values."""
+    """Operations on numbered values: what a step of one rate does."""
 
     ops: list[Op] = field(default_factory=list)
     sources: dict[int, Source] = field(default_factory=dict)
@@ -66,6 +63,11 @@ class Program:
 
     outputs: dict[Name, int] = field(default_factory=dict)
     states: dict[str, ProgramState] = field(default_factory=dict)
+    """The states that it reads or writes."""
+
+    next: dict[str, int] = field(default_factory=dict)
+    """State -> the value that it becomes at the end of a step, for those that it writes."""
+
     groups: list[int] = field(default_factory=list)
     """Value -> the group of memory it lies in, for the values that the recording knew."""
 
@@ -83,14 +85,14 @@ class Program:
 
         Args:
             inputs: (node, port) -> tensor.
-            states: name -> value at the start of the step.
+            states: name -> value at the start of the step, of every state, also of those it does not know.
 
         Returns:
-            Outputs by (node, port), and the states at the end of the step.
+            Outputs by (node, port), and every state at the end of the step.
         """
         values = self.values(inputs, states)
         outputs = {name: values[value].clone() for name, value in self.outputs.items()}
-        return outputs, {name: values[state.next].clone() for name, state in self.states.items()}
+        return outputs, {**states, **{name: values[value].clone() for name, value in self.next.items()}}
 
     def values(self, inputs: Mapping[Name, torch.Tensor], states: Tensors) -> dict[int, torch.Tensor]:
         """Every value of the program when it has run once; arguments as for `run`."""
@@ -139,3 +141,12 @@ def _leaf(leaf: Any, values: dict[int, torch.Tensor], batch: Any) -> Any:
     if isinstance(leaf, Ref):
         return values[leaf.slot]
     return leaf.times * batch if isinstance(leaf, Rows) else leaf
+
+
+Programs: TypeAlias = Mapping[Rate, Program]
+"""Rate -> what its steps do. A state that both rates know is one object in both."""
+
+
+def all_states(programs: Programs) -> dict[str, ProgramState]:
+    """Every state of every rate."""
+    return {name: state for program in programs.values() for name, state in program.states.items()}

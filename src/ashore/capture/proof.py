@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-import numpy as np
-import torch
-
-from ashore.capture.assembly import Assembly, to_numpy
+from ashore.capture.assembly import Assembly
 from ashore.capture.findings import Finding
 from ashore.capture.fresh import fresh_rollout
 from ashore.capture.options import ExportOptions
@@ -46,6 +43,7 @@ def prove(draft: Package, assembly: Assembly, options: ExportOptions) -> tuple[V
     proof = Verification(
         status="passed" if not failures else "skipped",
         steps=recorded.steps + fresh.steps,
+        substeps=recorded.substeps + fresh.substeps,
         resets=recorded.resets + fresh.resets,
         atol=options.atol,
         rtol=options.rtol,
@@ -61,48 +59,28 @@ def _chosen(draft: Package) -> dict[str, str]:
 
 def _fresh(assembly: Assembly, options: ExportOptions) -> Golden:
     """What the recorded operations give on inputs that were not recorded; with an open batch, for several rows."""
-    steps, program = assembly.analysis.steps.all, assembly.program
-    initial = {key: assembly.start(key) for key in program.states}
+    initial = {key: assembly.start(key) for key in assembly.states}
+    single = 0 if options.batch == "one" else None
     runs = [
-        fresh_rollout(program, steps, initial, options.validation_steps, seed)
-        for seed in range(_ROWS if assembly.batched else 1)
+        fresh_rollout(assembly.programs, assembly.timeline, initial, options.validation_steps, seed)
+        for seed in range(_ROWS if assembly.batched and single is None else 1)
     ]
-    recording, layout = Recording(), assembly.layout
+    recording = Recording()
     for ticks in zip(*runs, strict=True):
         if ticks[0].reset:
             recording.reset()
-        inputs, outputs = ([getattr(tick, group) for tick in ticks] for group in ("inputs", "outputs"))
-        states = {
-            key: _rows(assembly, program.states[key].next, [tick.states[key] for tick in ticks]) for key in initial
-        }
-        recording.step(
-            {
-                label: _rows(assembly, program.inputs[key], [one[key] for one in inputs])
-                for key, label in layout.inputs.items()
-            },
-            {
-                label: _rows(assembly, program.outputs[key], [one[key] for one in outputs])
-                for key, label in layout.outputs.items()
-            },
-            {layout.states[key]: value for key, value in states.items()},
-        )
+        groups = ([getattr(tick, group) for tick in ticks] for group in ("inputs", "outputs", "states"))
+        assembly.add_tick(recording, ticks[0].rate, *groups, single=single)
     return recording.golden()
-
-
-def _rows(assembly: Assembly, value: int, tensors: list[torch.Tensor]) -> np.ndarray:
-    """What several runs gave for a value, as the rows of one."""
-    axis = assembly.batched.axes.get(value) if assembly.batched else None
-    return to_numpy(tensors[0] if axis is None else torch.cat(tensors, dim=axis))
 
 
 def _failures(assembly: Assembly, report: Report, what: str) -> list[Finding]:
     """The first thing that went wrong in each mode, with the line that declared the port."""
     found: dict[str, Finding] = {}
-    declared = assembly.analysis.steps.reference.tape.outputs
-    lines = {f"outputs/{label}": declared[key].line for key, label in assembly.layout.outputs.items()}
+    lines = {f"outputs/{label}": assembly.line_of(key) for key, label in assembly.layout.outputs.items()}
     lines |= {
         f"states/{assembly.layout.states[key]}": state.line
-        for key, state in assembly.program.states.items()
+        for key, state in assembly.states.items()
         if state.line is not None
     }
     for mismatch in report.mismatches:

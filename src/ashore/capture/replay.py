@@ -1,6 +1,6 @@
-"""Running a program over the recording it was made of.
+"""Running programs over the recording they were made of.
 
-This gives a program its initial states and reset rules, and checks that it computes what the code computed, step by
+This gives them their initial states and reset rules, and checks that they compute what the code computed, step by
 step and over whole episodes, before anything is exported.
 """
 
@@ -8,23 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 
 from ashore.capture.align import different_leaf
-from ashore.capture.analysis import Analysis
+from ashore.capture.analysis import Analyses, Analysis
 from ashore.capture.findings import Finding
 from ashore.capture.firststeps import is_explained
 from ashore.capture.lines import Line
-from ashore.capture.program import Program
+from ashore.capture.program import Program, Programs, ProgramState, all_states
 from ashore.capture.starts import ResetEffect, Starts, Tensors
 from ashore.capture.steps import Step
 from ashore.capture.tape import Name, close, same
 
+States: TypeAlias = Mapping[str, ProgramState]
+
 
 @dataclass
 class Rollout:
-    """What a program gives on the inputs of its recording."""
+    """What programs give on the inputs of their recording."""
 
     states: list[Tensors] = field(default_factory=list)
     """The states after each step."""
@@ -32,65 +35,69 @@ class Rollout:
     findings: list[Finding] = field(default_factory=list)
 
 
-def roll_out(analysis: Analysis, program: Program) -> Rollout:
-    """Complete the states of a program, and run it over the recording."""
-    starts, steps = Starts(analysis), analysis.steps.all
+def roll_out(analyses: Analyses, programs: Programs) -> Rollout:
+    """Complete the states of the programs, and run them over the recording."""
+    starts, timeline, states = Starts(analyses), analyses["policy"].steps.timeline, all_states(programs)
     rollout = Rollout()
-    unknown, unseen = _set_initial(program, starts, steps)
-    rollout.findings += _changing(program, starts, steps)
+    unknown, unseen = _set_initial(states, starts, timeline)
+    rollout.findings += _changing(states, starts, timeline)
     if unknown:
         message = f"the initial value of {', '.join(unknown)} cannot be told from so few steps"
-        rollout.findings.append(Finding("too_few_steps", message, program.states[unknown[0]].line))
+        rollout.findings.append(Finding("too_few_steps", message, states[unknown[0]].line))
     if rollout.findings:
         return rollout
-    rollout.findings += _first_steps(analysis, program, starts, unseen)
-    votes: dict[str, set[str]] = {name: set() for name in program.states}
+    for rate, analysis in analyses.items():
+        rollout.findings += _first_steps(analysis, programs[rate], states, starts, unseen)
+    votes: dict[str, set[str]] = {name: set() for name in states}
     current: Tensors = {}
-    for step in steps:
-        seen = starts.at(step)
+    for step in timeline:
         if step.reset:
-            rollout.findings += (
-                _resets(program, current, seen, votes, starts.what_reset_did(step)) if step.index else ()
-            )
-            current = _start(program, starts, step)
+            seen = starts.opening(step)
+            if step.index:
+                rollout.findings += _resets(states, current, seen, votes, starts.what_reset_did(step), step.rows)
+            current = {name: seen.get(name, state.start) for name, state in states.items()}
         else:
-            rollout.findings += _outside_writes(program, current, seen)
+            rollout.findings += _outside_writes(states, current, starts.at(step))
+        program = programs[step.rate]
         inputs = {name: step.tape.inputs[name].value for name in program.inputs}
         outputs, current = program.run(inputs, current)
         rollout.states.append(current)
-        rollout.findings += _differences(analysis, step, outputs)
-    rollout.findings += _settle(program, votes, recorded=any(step.reset for step in steps[1:]))
+        rollout.findings += _differences(analyses[step.rate], step, outputs)
+    rollout.findings += _settle(states, votes, recorded=any(step.reset for step in timeline[1:]))
     return rollout
 
 
-def _set_initial(program: Program, starts: Starts, steps: list[Step]) -> tuple[list[str], set[str]]:
+def _set_initial(states: States, starts: Starts, timeline: list[Step]) -> tuple[list[str], set[str]]:
     """Give every state its initial value.
 
     Returns:
         The states of which no step shows any value, and those of which later steps do, but not the first.
     """
-    first, unknown, unseen = starts.at(steps[0]), [], set[str]()
-    for name, state in program.states.items():
-        seen = [value for step in steps if (value := starts.at(step).get(name)) is not None]
+    first, unknown, unseen = starts.opening(timeline[0]), [], set[str]()
+    for name, state in states.items():
+        seen = [value for step in timeline if (value := starts.at(step).get(name)) is not None]
         if name in first:
-            state.initial = first[name]
+            rows = timeline[0].rows
+            state.initial = first[name] if rows is None else _like_row(first[name], rows)
         elif seen:
             state.initial = torch.zeros_like(seen[0])
             unseen.add(name)
         else:
             unknown.append(name)
-    return unknown, unseen
+    return unknown, unseen - starts.decided
 
 
-def _first_steps(analysis: Analysis, program: Program, starts: Starts, unseen: set[str]) -> Iterator[Finding]:
+def _first_steps(
+    analysis: Analysis, program: Program, states: States, starts: Starts, unseen: set[str]
+) -> Iterator[Finding]:
     """First steps of episodes that do something else than later ones, and that no initial state explains."""
-    odd = [step for step in analysis.steps.all if step.reset and _odd_line(analysis, step) is not None]
-    unexplained = [step for step in odd if not is_explained(analysis, program, step, _start(program, starts, step))]
+    odd = [step for step in analysis.steps.all if step.opening and _odd_line(analysis, step) is not None]
+    unexplained = [step for step in odd if not is_explained(analysis, program, step, _start(states, starts, step))]
     if not unexplained:
         return
     doubtful = starts.from_inputs | unseen
     for name in sorted(doubtful):
-        state = program.states[name]
+        state = states[name]
         called = state.path or name
         message = f"{called} is made from the inputs of the first step of an episode, not from an initial value"
         yield Finding("first_step", message, state.line, called)
@@ -99,15 +106,15 @@ def _first_steps(analysis: Analysis, program: Program, starts: Starts, unseen: s
         yield Finding("first_step", message, _odd_line(analysis, unexplained[0]))
 
 
-def _start(program: Program, starts: Starts, step: Step) -> Tensors:
+def _start(states: States, starts: Starts, step: Step) -> Tensors:
     """The states that a first step starts with: as it shows them, else their initial values."""
     seen = starts.at(step)
-    return {name: seen.get(name, state.start) for name, state in program.states.items()}
+    return {name: seen.get(name, state.start) for name, state in states.items()}
 
 
-def _changing(program: Program, starts: Starts, steps: list[Step]) -> Iterator[Finding]:
+def _changing(states: States, starts: Starts, steps: list[Step]) -> Iterator[Finding]:
     """States that do not keep their shape or dtype."""
-    for name, state in program.states.items():
+    for name, state in states.items():
         seen = {(tuple(value.shape), value.dtype) for step in steps if (value := starts.at(step).get(name)) is not None}
         if len(seen) > 1:
             shapes = sorted(str(list(shape)) for shape, _ in seen)
@@ -116,12 +123,25 @@ def _changing(program: Program, starts: Starts, steps: list[Step]) -> Iterator[F
 
 
 def _resets(
-    program: Program, before: Tensors, seen: Tensors, votes: dict[str, set[str]], effects: Mapping[str, ResetEffect]
+    states: States,
+    before: Tensors,
+    seen: Tensors,
+    votes: dict[str, set[str]],
+    effects: Mapping[str, ResetEffect],
+    rows: tuple[bool, ...] | None,
 ) -> Iterator[Finding]:
     """What a reset did to each state: a vote for a rule, or a finding if it fits none."""
     for name, value in seen.items():
-        state = program.states[name]
-        restored, kept = same(value, state.start), close(value, before[name])
+        if name not in states:
+            continue
+        state, start, left = states[name], states[name].start, before[name]
+        if rows is not None:
+            others = tuple(not row for row in rows)
+            if not close(_of_rows(value, others), _of_rows(left, others)):
+                message = f"a reset of some rows changed the state {name} of the others"
+                yield Finding("reset_value", message, state.line, state.path or name)
+            value, start, left = (_of_rows(one, rows) for one in (value, start, left))
+        restored, kept = same(value, start), close(value, left)
         if restored != kept:
             votes[name].add("initial" if restored else "keep")
         elif restored and effects.get(name) == "kept":  # its value tells nothing, but nobody wrote to it
@@ -132,27 +152,39 @@ def _resets(
             )
             yield Finding("reset_value", message, state.line, state.path or name)
         elif not restored:
-            message = f"a reset gave the state {name} a value of its own: {_first_difference(state.start, value)}"
+            message = f"a reset gave the state {name} a value of its own: {_first_difference(start, value)}"
             yield Finding("reset_value", message, state.line, state.path or name)
 
 
-def _settle(program: Program, votes: dict[str, set[str]], *, recorded: bool) -> Iterator[Finding]:
+def _of_rows(value: torch.Tensor, rows: tuple[bool, ...]) -> torch.Tensor:
+    """Some rows of a state; all of one that has no axis of as many."""
+    axis = next((axis for axis, length in enumerate(value.shape) if length == len(rows)), None)
+    return value if axis is None else value.index_select(axis, torch.tensor(rows).nonzero().flatten())
+
+
+def _like_row(value: torch.Tensor, rows: tuple[bool, ...]) -> torch.Tensor:
+    """A state whose rows are all like the first that starts an episode; the others are in the middle of one."""
+    axis = next((axis for axis, length in enumerate(value.shape) if length == len(rows)), None)
+    return value if axis is None else value.narrow(axis, rows.index(True), 1).expand_as(value).clone()
+
+
+def _settle(states: States, votes: dict[str, set[str]], *, recorded: bool) -> Iterator[Finding]:
     """Give every state the rule that the resets voted for."""
     for name, cast in votes.items():
         if len(cast) > 1:
-            state = program.states[name]
+            state = states[name]
             message = f"resets restored the state {name} at one time and kept it at another"
             yield Finding("reset_value", message, state.line, state.path or name)
-        program.states[name].reset = "keep" if cast == {"keep"} else "initial"
-    if program.states and not recorded:
+        states[name].reset = "keep" if cast == {"keep"} else "initial"
+    if states and not recorded:
         yield Finding("no_reset", "no reset was recorded")
 
 
-def _outside_writes(program: Program, expected: Tensors, seen: Tensors) -> Iterator[Finding]:
+def _outside_writes(states: States, expected: Tensors, seen: Tensors) -> Iterator[Finding]:
     """States that a step found with another value than the step before had left."""
     for name, value in seen.items():
         if name in expected and not close(value, expected[name]):
-            state = program.states[name]
+            state = states[name]
             message = f"the state {name} was changed between steps: {_first_difference(expected[name], value)}"
             yield Finding("outside_write", message, state.line, state.path or name)
 
@@ -162,7 +194,7 @@ def _differences(analysis: Analysis, step: Step, outputs: dict[Name, torch.Tenso
     for name, value in outputs.items():
         declared = step.tape.outputs[name]
         if not close(declared.value, value):
-            odd = _odd_line(analysis, step) if step.reset else None
+            odd = _odd_line(analysis, step) if step.opening else None
             kind = "first_step" if odd else "not_reproduced"
             what = "the first step of an episode" if odd else f"step {step.index}"
             message = f"{what} gave another {name[1]}: {_first_difference(declared.value, value)}"

@@ -17,8 +17,9 @@ _ARITHMETIC = ("add", "sub", "mul", "div", "lerp", "addcmul", "addcdiv", "where"
 
 
 def role_of(program: Program, state: ProgramState) -> Role:
-    """The role of a state."""
-    makers = list(_makers(program, state.next))
+    """The role of a state that a program writes."""
+    following = program.next[state.name]
+    makers = list(_makers(program, following))
     names = [_name(op) for op in makers]
     if any(name in ("lstm", "gru") or name.endswith("_cell") for name in names):
         return "recurrent"
@@ -29,7 +30,7 @@ def role_of(program: Program, state: ProgramState) -> Role:
     own = {value for value, source in program.sources.items() if source.is_state(state.name)}
     if any(_name(op).startswith(_ARITHMETIC) and own.intersection(op.reads()) for op in makers):
         return "filter"
-    copied = {state.next, *(value for op in makers if _name(op) in _COPIES for value in op.reads())}
+    copied = {following, *(value for op in makers if _name(op) in _COPIES for value in op.reads())}
     if _scaled(program, copied) & set(program.outputs.values()):
         return "last_action"
     return "memory"

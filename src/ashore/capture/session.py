@@ -5,7 +5,8 @@ Steps are what happens between marks. A door declares tensors by node and port; 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,11 +15,12 @@ import torch
 
 from ashore.backends import exporter_name
 from ashore.capture.contract import PortInfo
-from ashore.capture.lines import user_frame
+from ashore.capture.lines import Line, user_frame
 from ashore.capture.listening import Listener
 from ashore.capture.steps import Step
 from ashore.capture.tape import Name, Tape
 from ashore.errors import InputError
+from ashore.spec import RATES, Rate
 
 
 class Session:
@@ -28,8 +30,13 @@ class Session:
         self._listener = Listener()
         self._tape: Tape | None = None
         self._steps: list[Step] = []
+        self._rate: Rate = "policy"
         self._reset = True
         self._resetting: Tape | None = None
+        self._rows: tuple[bool, ...] | None = None
+        self._opened: set[Rate] = set()
+        self._touched: dict[Rate, dict[int, torch.Tensor]] = {rate: {} for rate in RATES}
+        self._gap: Tape | None = None
         self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._paths: dict[int, tuple[torch.Tensor, str | None]] = {}
         self.ports: dict[Name, PortInfo] = {}
@@ -37,6 +44,9 @@ class Session:
 
         self.nodes: list[str] = []
         """The nodes, in the order in which they finished first."""
+
+        self.rates: dict[str, Rate] = {}
+        """Node -> its rate, for nodes that are not of the policy rate."""
 
         self.backends: dict[str, str] = {}
         """Node -> the exporter that the user chose for it."""
@@ -68,21 +78,84 @@ class Session:
 
     # --- marks -------------------------------------------------------------------------------------------------------
 
-    def begin_step(self) -> None:
+    def begin_step(self, rate: Rate = "policy") -> None:
         """Mark the beginning of a step; a step that is still open ends here."""
         self.end_step()
+        for known in self._touched.values():
+            known |= self._listener.touched
+        touched, self._touched[rate] = self._touched[rate], {}
+        if self._gap is not None:  # whether this was a reset is said later, by `settle`
+            written = self._gap.written()
+            for one in RATES:
+                self._touched[one] |= written if one != rate else {}
+            touched = touched | written
+        self._rate = rate
         self._tape = self._listener.tape = Tape(
-            paths=self._paths, copies=self._copies, touched=self._listener.touched, begun=user_frame()
+            paths=self._paths, copies=self._copies, touched=touched, begun=user_frame()
         )
         self._listener.touched, self._listener.resetting = {}, False
 
     def end_step(self) -> None:
         """Mark the end of a step. One in which nothing was declared is not counted."""
         tape, self._tape, self._listener.tape = self._tape, None, None
-        if tape is not None and (tape.inputs or tape.outputs):
-            tape.finish()
-            self._steps.append(Step(len(self._steps), tape, self._reset, self._resetting))
-            self._reset, self._resetting = False, None
+        if tape is None or not (tape.inputs or tape.outputs):
+            return
+        tape.finish()
+        if self._reset:
+            self._opened = set()
+        opening = self._rate not in self._opened
+        self._opened.add(self._rate)
+        self._steps.append(Step(len(self._steps), tape, self._reset, self._resetting, self._rate, opening, self._rows))
+        self._reset, self._resetting, self._rows, self._gap = False, None, None, None
+
+    def pause(self) -> None:
+        """Do not listen for a while; the step goes on with `resume`."""
+        self._listener.tape = None
+
+    def resume(self) -> None:
+        """Listen again to the step that was paused."""
+        self._listener.tape = self._tape
+
+    def discard_step(self) -> None:
+        """Forget the step that is open, as if what it did had been done between steps."""
+        if self._tape is not None:
+            self._listener.touched |= self._tape.written()
+        self._tape = self._listener.tape = None
+
+    def watch(self) -> None:
+        """Say that what is done from here to the next step may be a reset; `settle` tells later whether it was."""
+        self.end_step()
+        self._gap = self._listener.tape = Tape(paths=self._paths)
+
+    def settle(self, rows: Sequence[bool]) -> None:
+        """Say which rows a reset started an episode in, before the step that is open, or none."""
+        gap, tape = self._gap, self._tape
+        if gap is None or tape is None or not any(rows):
+            return
+        self._reset, self._resetting = True, gap
+        self._rows = None if all(rows) else tuple(rows)
+        if self._rows is None:
+            tape.untouch(gap.written())
+            self._touched = {
+                rate: {memory: tensor for memory, tensor in known.items() if memory not in gap.written()}
+                for rate, known in self._touched.items()
+            }
+
+    def resume_reset(self) -> None:
+        """Go on with what may be a reset, in the middle of the step that follows it."""
+        self._listener.tape = self._gap
+
+    def start_at_reset(self) -> bool:
+        """Forget what was recorded before the first reset; whether there was one."""
+        first = next((step.index for step in self._steps if step.reset and step.index), None)
+        if first is not None:
+            self._steps = [dataclasses.replace(step, index=step.index - first) for step in self._steps[first:]]
+        return first is not None
+
+    def keep_rate(self, rate: Rate) -> None:
+        """Forget the steps of other rates."""
+        kept = [step for step in self._steps if step.rate == rate]
+        self._steps = [dataclasses.replace(step, index=index) for index, step in enumerate(kept)]
 
     def mark_reset(self) -> None:
         """Mark that an episode ends here. What is done from here to the next step is resetting, not part of a step."""
@@ -116,7 +189,17 @@ class Session:
             tape.inputs[name] = tape.declare(tensor, join=join)
         return tensor
 
-    def declare_output(self, name: Name, value: Any, info: PortInfo, *, static: bool = False) -> torch.Tensor:
+    def declare_called(self, name: Name, call: Callable[[], torch.Tensor], info: PortInfo, line: Line) -> torch.Tensor:
+        """Declare what a callback gives an input of the step from here on; the callback is listened to."""
+        since = 0 if self._tape is None else len(self._tape.ops)
+        tensor = self._tensor(name, call())
+        with self._declaring("input", name, info) as tape:
+            tape.inputs[name] = tape.declare_called(tensor, since, line)
+        return tensor
+
+    def declare_output(
+        self, name: Name, value: Any, info: PortInfo, *, static: bool = False, line: Line | None = None
+    ) -> torch.Tensor:
         """Declare what a tensor holds here an output of the step; a static one is meant to be constant."""
         tensor = self._tensor(name, value)
         if static:
@@ -125,6 +208,8 @@ class Session:
             if name in tape.outputs:
                 raise InputError(f"output {name[1]!r} was declared already in this step")
             tape.outputs[name] = tape.note(tensor)
+            if line is not None:
+                tape.outputs[name] = tape.outputs[name]._replace(line=line)
         return tensor
 
     def declare_state(self, name: Name, value: Any, info: PortInfo) -> torch.Tensor:

@@ -51,10 +51,10 @@ def cut(program: Program, nodes: list[str], edges: Collection[Name] = ()) -> tup
     for (node, port), value in program.outputs.items():
         if (node, port) not in edges and value not in stages[node].wanted:
             stages[node].wanted.append(value)
-    for state in program.states.values():
-        home = stages[_home(program, nodes, state.next)]
-        if state.next not in home.wanted:
-            home.wanted.append(state.next)
+    for value in program.next.values():
+        home = stages[_home(program, nodes, value)]
+        if value not in home.wanted:
+            home.wanted.append(value)
     pending = True
     while pending:
         pending = False
@@ -158,10 +158,12 @@ class StageModule(torch.nn.Module):
             stage: its operations.
             inputs: the values it takes.
             outputs: the values it gives.
-            batch_axes: position of an input -> the axis of its rows, where their number is open.
+            batch_axes: position of an input -> the axis of its rows, where their number is open; without any, a
+                program that was made for any number of rows gets one.
         """
         super().__init__()
         self._rows = next(iter((batch_axes or {}).items()), None)
+        self._batch = None if program.batch is None else 1
         self._ops, self._inputs, self._outputs = stage.ops, inputs, outputs
         self._constants: dict[int, str] = {}
         names: dict[str, str] = {}
@@ -179,6 +181,6 @@ class StageModule(torch.nn.Module):
         values = dict(zip(self._inputs, given, strict=True))
         values |= {value: getattr(self, name) for value, name in self._constants.items()}
         values = {value: tensor.clone() if value in self._copied else tensor for value, tensor in values.items()}
-        batch = given[self._rows[0]].shape[self._rows[1]] if self._rows else None
+        batch = given[self._rows[0]].shape[self._rows[1]] if self._rows else self._batch
         execute(self._ops, values, batch)
         return tuple(values[value].clone() for value in self._outputs)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Literal, TypeAlias
 
 import torch
 
-from ashore.capture.analysis import Analysis, Carried
+from ashore.capture.analysis import Analyses, Carried
 from ashore.capture.build import waiting
 from ashore.capture.liveness import Liveness
 from ashore.capture.program import execute
@@ -24,9 +25,11 @@ class Starts:
     depend on its inputs.
     """
 
-    def __init__(self, analysis: Analysis) -> None:
-        self._analysis = analysis
-        self._steps = analysis.steps.all
+    def __init__(self, analyses: Analyses) -> None:
+        self._analyses = analyses
+        self.decided = set(analyses["policy"].writes()) if "substep" in analyses else set[str]()
+        """States that decisions write before a substep can find them."""
+
         self._known: dict[int, Tensors] = {}
         self.from_inputs: set[str] = set()
         """States that a first step made out of its inputs."""
@@ -37,13 +40,27 @@ class Starts:
             self._known[step.index] = self._look(step)
         return self._known[step.index]
 
+    def opening(self, step: Step) -> Tensors:
+        """The same for all states when an episode starts: those that substeps find first are as the first finds them.
+
+        What the decision writes before the first substep can find it is no part of that.
+        """
+        found = self.at(step)
+        for later in self._first_substep(step):
+            found = {name: value for name, value in self.at(later).items() if name not in self.decided} | found
+        return found
+
+    def _first_substep(self, step: Step) -> list[Step]:
+        return list(self._analyses["policy"].steps.after(step, "substep"))[:1]
+
     def _look(self, step: Step) -> Tensors:
-        found = {"/".join(name): step.tape.inputs[name].value for name in self._analysis.feedback}
-        for carried in self._analysis.carried.values():
+        analysis = self._analyses[step.rate]
+        found = {"/".join(name): step.tape.inputs[name].value for name in analysis.feedback}
+        for carried in analysis.carried.values():
             names = waiting(carried)
             for ahead, name in enumerate(reversed(names)):
                 # What waits now is read so many steps later, as long as the episode lasts.
-                later = self._later(step, ahead)
+                later = next(islice((step, *analysis.steps.after(step)), ahead, None), None)
                 value = None if later is None else self._read(carried, later)
                 if value is not None:
                     found[name] = value
@@ -52,17 +69,20 @@ class Starts:
     def what_reset_did(self, step: Step) -> dict[str, ResetEffect]:
         """For states whose values tell nothing: what the code did to them before the first step of an episode."""
         return {
-            carried.name: self._reset_effect(carried, step)
-            for carried in self._analysis.carried.values()
-            if carried.origin.lag == 1
+            carried.name: self._reset_effect(carried, first, step)
+            for first in (*self._first_substep(step), step)
+            for carried in self._analyses[first.rate].carried.values()
+            if carried.lag == 1
         }
 
-    def _reset_effect(self, carried: Carried, step: Step) -> ResetEffect:
-        place = self._analysis.variables.place(step, carried.variable)
-        capture = None if place is None else step.tape.captures.get(place[1])
+    def _reset_effect(self, carried: Carried, first: Step, step: Step) -> ResetEffect:
+        """What was done to a state before `step`, as the first step of its rate finds it."""
+        analysis = self._analyses[first.rate]
+        place = analysis.variables.place(first, carried.variable)
+        capture = None if place is None else first.tape.captures.get(place[1])
         if capture is None or step.resetting is None:
             return "restored"  # the step makes it anew, or nobody said what was done
-        before, tape = self._steps[step.index - 1].tape, step.resetting
+        before, tape = analysis.steps.timeline[step.index - 1].tape, step.resetting
         made = tape.slots_at(capture.place)
         if not made:
             return "kept" if before.slots_at(capture.place) and not tape.writes_at(capture.place) else "restored"
@@ -78,16 +98,10 @@ class Starts:
             return "restored"
         return "kept" if made[-1] in given and same(values[made[-1]], given[made[-1]]) else "unclear"
 
-    def _later(self, step: Step, ahead: int) -> Step | None:
-        index = step.index + ahead
-        if index >= len(self._steps) or any(other.reset for other in self._steps[step.index + 1 : index + 1]):
-            return None
-        return self._steps[index]
-
     def _read(self, carried: Carried, step: Step) -> torch.Tensor | None:
         if carried.declared is not None:
             return step.tape.states[carried.declared].value
-        place = self._analysis.variables.place(step, carried.variable)
+        place = self._analyses[step.rate].variables.place(step, carried.variable)
         if place is None:
             return None
         operation, slot = place

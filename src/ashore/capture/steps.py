@@ -1,4 +1,8 @@
-"""The recorded steps, and how they fit together: episodes, a reference among them, what corresponds to what."""
+"""The recorded steps, and how they fit together: episodes, rates, a reference among them, what corresponds to what.
+
+A recording may have two rates. Steps of the policy rate decide, steps of the substep rate act on the decision; they
+follow each other in time, and each rate is one graph, so each has a reference of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from dataclasses import dataclass
 from ashore.capture.align import align, different_leaf
 from ashore.capture.liveness import Liveness
 from ashore.capture.tape import Tape
+from ashore.spec.manifest import Rate
 
 
 @dataclass(frozen=True)
@@ -22,16 +27,32 @@ class Step:
     resetting: Tape | None = None
     """What was done since the step before, to start the episode."""
 
+    rate: Rate = "policy"
+    opening: bool = False
+    """Whether it is the first of its rate in its episode."""
+
+    rows: tuple[bool, ...] | None = None
+    """Which rows start an episode with it, where not all of them do."""
+
 
 class Steps:
-    """All steps of a recording, seen from one of them: the reference, which becomes the graph."""
+    """The steps of one rate, seen from one of them: the reference, which becomes the graph.
 
-    def __init__(self, steps: list[Step]) -> None:
-        self.all = steps
+    Args:
+        timeline: all steps of the recording, of both rates.
+        rate: whose steps.
+    """
+
+    def __init__(self, timeline: list[Step], rate: Rate = "policy") -> None:
+        self.timeline = timeline
+        self.rate: Rate = rate
+        self.all = [step for step in timeline if step.rate == rate]
+        """The steps of this rate."""
+
         self.reference = self._choose()
         """The step that the others are compared with."""
 
-        self._matches = [align(self.reference.tape.ops, step.tape.ops) for step in steps]
+        self._matches = {step.index: align(self.reference.tape.ops, step.tape.ops) for step in self.all}
         self._counterparts: dict[int, dict[int, set[int]]] = {}
 
     def match(self, step: Step) -> dict[int, int]:
@@ -51,11 +72,19 @@ class Steps:
         return self._counterparts[step.index]
 
     def before(self, step: Step) -> Iterator[Step]:
-        """The steps of the same episode before a step, the latest first."""
+        """The steps of the same episode before a step, of both rates, the latest first."""
         index = step.index
-        while index > 0 and not self.all[index].reset:
+        while index > 0 and not self.timeline[index].reset:
             index -= 1
-            yield self.all[index]
+            yield self.timeline[index]
+
+    def after(self, step: Step, rate: Rate | None = None) -> Iterator[Step]:
+        """The steps of the same episode after a step, of this rate or another."""
+        for other in self.timeline[step.index + 1 :]:
+            if other.reset:
+                return
+            if other.rate == (rate or self.rate):
+                yield other
 
     def _choose(self) -> Step:
         """Of the steps that do what the last one does, the one after which the episode goes on longest.
@@ -65,15 +94,7 @@ class Steps:
         last = self.all[-1]
         wanted = Liveness(last.tape, (), ((output.slot, output.at) for output in last.tape.outputs.values())).ops
         agreeing = [step for step in self.all if _agree(last, step, wanted)]
-        return max(agreeing, key=lambda step: (not step.reset, self._steps_after(step), -step.index))
-
-    def _steps_after(self, step: Step) -> int:
-        count = 0
-        for other in self.all[step.index + 1 :]:
-            if other.reset:
-                break
-            count += 1
-        return count
+        return max(agreeing, key=lambda step: (not step.opening, len(list(self.after(step))), -step.index))
 
 
 def _agree(last: Step, step: Step, wanted: set[int]) -> bool:

@@ -6,7 +6,9 @@ they were; slots that share memory share a *group*, so that a write through one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
@@ -24,6 +26,9 @@ Name: TypeAlias = tuple[str, str]
 
 Place: TypeAlias = tuple[Any, ...]
 """Where a tensor lies: memory, offset, shape, strides, dtype. What is written there is seen by all that lie there."""
+
+_COPYING = frozenset(f"aten::{name}" for name in ("clone", "detach", "alias", "_to_copy", "lift_fresh", "contiguous"))
+_FEW_NUMBERS = 4096
 
 RECURRENT = ("aten::lstm", "aten::gru")
 """Layers that are kept whole, and that torch says draw random numbers, which they do in training only."""
@@ -87,6 +92,55 @@ class Op:
         schema = getattr(self.target, "_schema", None)
         names = [argument.name for argument in schema.arguments] if schema is not None else []
         return dict(zip(names, args, strict=False)) | kwargs
+
+
+class Formulas:
+    """What callbacks computed, so that the same computation is recognised when the code does it again."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[int, int | None]] = {}
+        """Formula -> what it gave, and the input that was declared as it."""
+
+        self._same: dict[int, int] = {}
+        """Slot -> the slot of the callback that holds the same."""
+
+        self._writes: Counter[int] = Counter()
+
+    def learn(self, op: Op, tape: Tape, declared: int | None) -> None:
+        """Remember an operation of a callback."""
+        if not op.mutates and len(op.results) == 1 and op.results[0] is not None and not is_random(op):
+            self._known[self._formula(op, tape)] = op.results[0], declared
+
+    def recognise(self, op: Op, tape: Tape) -> int | None:
+        """The slot of the input that an operation computes once more, or None."""
+        if not self._known or op.mutates or is_random(op):
+            return None
+        known, slot = self._known.get(self._formula(op, tape)), op.results[0]
+        if known is None or slot is None:
+            return None
+        self._same[slot] = known[0]
+        return known[1]
+
+    def follow(self, op: Op) -> None:
+        """Take notice of what an operation writes into."""
+        self._writes.update(op.mutates)
+
+    def _formula(self, op: Op, tape: Tape) -> Any:
+        leaves = [
+            self._argument(leaf.slot, tape) if isinstance(leaf, Ref) else (type(leaf), repr(leaf)) for leaf in op.leaves
+        ]
+        return op.target, str(op.structure), tuple(leaves)
+
+    def _argument(self, slot: int, tape: Tape) -> Any:
+        """A tensor among the arguments: the same slot, unwritten since; or the same numbers, if it was made of them."""
+        slot, capture = self._same.get(slot, slot), tape.captures.get(slot)
+        if capture is not None and capture.created and capture.value.numel() <= _FEW_NUMBERS:
+            return capture.value.dtype, tuple(capture.value.shape), tuple(capture.value.flatten().tolist())
+        return "slot", slot, self._writes[tape.groups[slot]]
+
+
+class Held(list[torch.Tensor]):
+    """Tensors that a tape holds, to be told from lists of the user's."""
 
 
 class Expected(NamedTuple):
@@ -196,7 +250,7 @@ class Tape:
     """Numbers of Python that the step could see when it ended."""
 
     _counting: Numbers = field(default_factory=Numbers)
-    _tensors: list[torch.Tensor] = field(default_factory=list)
+    _tensors: Held = field(default_factory=Held)
     _places: list[Place] = field(default_factory=list)
     _by_id: dict[int, int] = field(default_factory=dict)
     _by_place: dict[Place, int] = field(default_factory=dict)
@@ -207,7 +261,12 @@ class Tape:
     _derived: set[int] = field(default_factory=set)
     """Groups that hold something computed from what was declared."""
 
-    _kept: list[torch.Tensor] = field(default_factory=list)
+    _cuts: set[int] = field(default_factory=set)
+    """Slots of inputs that were declared by their callbacks, which the code may read by other ways."""
+
+    _formulas: Formulas = field(default_factory=Formulas)
+
+    _kept: Held = field(default_factory=Held)
     """Everything seen stays alive while the tape does, so that no other tensor can take its place in memory."""
 
     def use(self, tensor: torch.Tensor, *, created: bool = False) -> int:
@@ -219,6 +278,8 @@ class Tape:
             steps = express(self._tensors[root], tensor)
             if steps is not None:
                 return self._view(root, tensor, steps)
+        if parts := self._parts(tensor):
+            return self._compose(tensor, parts)
         if aliases := self._aliases(tensor):
             self._merge(tensor, aliases)
             return self.use(tensor)
@@ -271,10 +332,6 @@ class Tape:
         self.begun = None
         self.numbers = self._counting.read()
 
-    def holds(self, things: object) -> bool:
-        """Whether a list is one of its own."""
-        return things is self._tensors or things is self._kept
-
     def tensor(self, slot: int) -> torch.Tensor:
         """The tensor of a slot, as it is now."""
         return self._tensors[slot]
@@ -283,10 +340,58 @@ class Tape:
         """Whether an operation wrote into what a slot is a part of."""
         return any(self.groups[slot] in op.mutates for op in self.ops)
 
+    def written(self) -> dict[int, torch.Tensor]:
+        """Memory that operations wrote into -> a tensor in it."""
+        groups = {group for op in self.ops for group in op.mutates}
+        return {self._places[slot][0]: self._tensors[slot] for slot in groups}
+
+    def untouch(self, memories: Collection[int]) -> None:
+        """Say that what was written there since the step before was a reset."""
+        for slot, capture in self.captures.items():
+            if capture.place[0] in memories:
+                self.captures[slot] = capture._replace(touched=False)
+
     def writes_at(self, place: Place) -> bool:
         """Whether an operation wrote into the memory of a place, through whatever tensor."""
         groups = {self.groups[slot] for slot, other in enumerate(self._places) if other[0] == place[0]}
         return any(groups & op.mutates for op in self.ops)
+
+    def declare_called(self, tensor: torch.Tensor, since: int, line: Line) -> Declared:
+        """Declare what a callback gave: a tensor, a part of one, or something that it computed.
+
+        Where the code takes the same part later, or computes the same from the same tensors, that is what was declared.
+
+        Args:
+            tensor: what it gave.
+            since: how many operations had been recorded when it was called.
+            line: where it was written.
+        """
+        # What it gives is an input, however it was made.
+        self.leaks[:] = [leak for leak in self.leaks if leak.at < since]
+        made = self.use(tensor)
+        while (copied := self._copied(made, since)) is not None:
+            made = copied
+        tensor = self._tensors[made]
+        memory = memory_of(tensor)
+        # What the callback found in this memory is found anew, as a part of what is declared.
+        self._by_id = {key: slot for key, slot in self._by_id.items() if self._places[slot][0] != memory}
+        self._by_place = {
+            place: slot for place, slot in self._by_place.items() if place[0] != memory or slot in self._cuts
+        }
+        self._at = {place: slots for place, slots in self._at.items() if place[0] != memory}
+        declared = self.declare(tensor)._replace(line=line)
+        self._cuts.add(declared.slot)
+        for op in self.ops[since:]:
+            self._formulas.learn(op, self, declared.slot if op.results == [made] else None)
+        return declared
+
+    def _copied(self, slot: int, since: int) -> int | None:
+        """What a slot is a plain copy of, where a callback made it."""
+        for op in reversed(self.ops[since:]):
+            if op.results == [slot] and op.reads() != [slot] and schema_name(op) in _COPYING:
+                source = op.reads()[0]
+                return source if self.dtype(source) == self.dtype(slot) else None
+        return None
 
     def declare(self, tensor: torch.Tensor, *, join: bool = False) -> Declared:
         """Give a tensor a slot of its own from here on, cut off from whatever computed it.
@@ -365,9 +470,66 @@ class Tape:
         if frame is not None:
             self._counting.look(frame)
         op = Op(target, leaves, structure, results, line_of(frame), self.region, mutates, whole)
+        if self._cuts and not mutates and len(results) == 1 and results[0] is not None:
+            source = self._cut_of(tree_flatten(result)[0][0], op)
+            if source is not None:
+                return
+            declared = self._formulas.recognise(op, self)
+            if declared is not None:
+                flat, structure = tree_flatten(((Ref(declared),), {}))
+                op = dataclasses.replace(op, target=aten.clone.default, leaves=flat, structure=structure)
         self.ops.append(op)
+        self._formulas.follow(op)
         if any(self.groups[slot] in self._derived for slot in op.reads()):
             self._derived |= mutates | {self.groups[slot] for slot in results if slot is not None}
+
+    def _parts(self, tensor: torch.Tensor) -> dict[int, list[tuple[Target, tuple[Any, ...]]]]:
+        """Inputs declared by callbacks that a tensor is made of, if they are all of it, and where they lie in it."""
+        inside = [slot for slot in sorted(self._cuts) if self._places[slot][0] == memory_of(tensor)]
+        parts = {slot: steps for slot in inside if (steps := express(tensor, self._tensors[slot]))}
+        covered = torch.zeros(tensor.shape, dtype=torch.bool)
+        for steps in parts.values():
+            if _copies(steps):
+                return {}
+            _through(covered, steps).fill_(True)
+        return parts if parts and bool(covered.all()) else {}
+
+    def _compose(self, tensor: torch.Tensor, parts: dict[int, list[tuple[Target, tuple[Any, ...]]]]) -> int:
+        """Record how a tensor is put together from its parts."""
+        line, root = user_line(), self._add(tensor)
+        leaves, structure = tree_flatten(((list(tensor.shape),), {"dtype": tensor.dtype}))
+        self.ops.append(Op(aten.zeros.default, leaves, structure, [root], line, self.region))
+        for part, steps in parts.items():
+            value, slot = tensor, root
+            for target, arguments in steps:
+                value = target(value, *arguments)
+                leaves, structure = tree_flatten(((Ref(slot), *arguments), {}))
+                slot = len(self.groups)
+                self.groups.append(root)
+                self._tensors.append(value)
+                self._places.append(place_of(value))
+                self.ops.append(Op(target, leaves, structure, [slot], line, self.region))
+            leaves, structure = tree_flatten(((Ref(slot), Ref(part)), {}))
+            self.ops.append(
+                Op(aten.copy_.default, leaves, structure, [slot], line, self.region, mutates=frozenset({root}))
+            )
+        return root
+
+    def _cut_of(self, value: torch.Tensor, op: Op) -> int | None:
+        """The slot of a view, where it is a part of an input that was declared by its callback."""
+        slot = op.results[0]
+        if slot is None or not any(self._places[read][0] == place_of(value)[0] for read in op.reads()):
+            return None
+        if slot in self._cuts:
+            return slot
+        if any(self.groups[read] in self._cuts for read in op.reads()):
+            return None
+        for root in self._cuts:
+            if self._places[root][0] == self._places[slot][0]:
+                steps = express(self._tensors[root], value)
+                if steps:
+                    return self._view(root, value, steps)
+        return None
 
     def _covers(self, slot: int) -> bool:
         """Whether a slot is all there is of its group."""

@@ -2,22 +2,24 @@
 
 One step cannot tell; several can. A captured tensor that was produced by an earlier step is a state, also if the code
 only carried it along in a list. One that a step writes into is a state. One that never changes is a constant. What
-changes otherwise is an input.
+changes otherwise is an input. With two rates, what one rate left is found by the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 from ashore.capture.steps import Step, Steps
 from ashore.capture.tape import Capture, Name, Op, Place, Ref, same
+from ashore.spec import Rate
 
 
 class Variable(NamedTuple):
-    """A value of the reference step.
+    """A value of the reference step of a rate.
 
     A captured tensor that the step does not write into is one variable for each place that reads it: in other steps
     different tensors may stand there. Everything else is one variable for its slot.
@@ -27,12 +29,14 @@ class Variable(NamedTuple):
     read: tuple[int, int] | None = None
     """(operation, argument) that reads it."""
 
+    rate: Rate = "policy"
+
 
 class Origin(NamedTuple):
     """Where a state comes from: what a variable held at the end of an earlier step."""
 
     lag: int
-    """How many steps earlier."""
+    """How many steps of its rate earlier."""
 
     source: Variable
 
@@ -46,38 +50,99 @@ class Sighting:
 
 
 class Variables:
-    """The captured variables of the reference, followed through all steps."""
+    """The captured variables of the references, followed through all steps.
 
-    def __init__(self, steps: Steps) -> None:
+    Args:
+        steps: rate -> its steps.
+    """
+
+    def __init__(self, steps: Mapping[Rate, Steps]) -> None:
         self._steps = steps
-        tape = steps.reference.tape
-        self._written = {group for op in tape.ops for group in op.mutates}
-        self._from_reference = [self._correspondence(step) for step in steps.all]
+        self._written = {
+            rate: {group for op in one.reference.tape.ops for group in op.mutates} for rate, one in steps.items()
+        }
+        self._origins: dict[Variable, tuple[dict[Rate, Origin], bool]] = {}
+        self._from_reference = {
+            step.index: self._correspondence(one, step) for one in steps.values() for step in one.all
+        }
 
-    def variable(self, slot: int, read: tuple[int, int]) -> Variable:
-        """The variable that a captured slot of the reference is where it is read."""
-        group = self._steps.reference.tape.groups[slot]
-        return Variable(slot) if group in self._written else Variable(slot, read)
+    def variable(self, rate: Rate, slot: int, read: tuple[int, int]) -> Variable:
+        """The variable that a captured slot of the reference of a rate is where it is read."""
+        group = self._steps[rate].reference.tape.groups[slot]
+        return Variable(slot, None, rate) if group in self._written[rate] else Variable(slot, read, rate)
+
+    def is_captured(self, variable: Variable) -> bool:
+        """Whether the step found it, and did not make it."""
+        return variable.slot in self._steps[variable.rate].reference.tape.captures
 
     def sightings(self, variable: Variable) -> list[Sighting]:
         """The variable in every step in which it is captured too."""
         found: list[Sighting] = []
-        for step in self._steps.all:
+        for step in self._steps[variable.rate].all:
             place = self.place(step, variable)
             capture = None if place is None else step.tape.captures.get(place[1])
             if capture is not None:
                 found.append(Sighting(step, capture))
         return found
 
-    def origin(self, variable: Variable) -> tuple[Origin | None, bool]:
-        """Where a captured variable comes from in all steps, and whether the steps agree about it."""
+    def origins(self, variable: Variable) -> tuple[dict[Rate, Origin], bool]:
+        """Where a captured variable comes from in all steps, and whether the steps agree about it.
+
+        Returns:
+            Rate -> what steps of that rate leave in it, for the rates that do.
+        """
+        if variable not in self._origins:
+            self._origins[variable] = self._find_origins(variable)
+        return self._origins[variable]
+
+    def _find_origins(self, variable: Variable) -> tuple[dict[Rate, Origin], bool]:
         places = [(sighting.step, sighting.capture.place) for sighting in self.sightings(variable)]
-        return self._common_origin(variable, places)
+        # A substep right after a decision finds what that left; the others find what the substep before left.
+        deciding = [one for one in places if self._follows_decision(one[0])]
+        found: dict[Rate, Origin] = {}
+        for group in (deciding, [one for one in places if not self._follows_decision(one[0])]):
+            origin, agreed = self._common_origin(variable, group)
+            if not agreed:
+                return {}, False
+            if origin is not None and found.setdefault(origin.source.rate, origin) != origin:
+                return {}, False
+        if len(found) > 1 and any(origin.lag > 1 for origin in found.values()):
+            return {}, False
+        if len(found) > 1 and variable.read is not None and found[variable.rate] == Origin(1, variable):
+            del found[variable.rate]  # steps of its own rate only look at it
+        return found, True
+
+    def _follows_decision(self, step: Step) -> bool:
+        return step.rate == "substep" and next(self._steps["substep"].before(step)).rate == "policy"
+
+    def is_constant(self, variable: Variable) -> bool:
+        """Whether steps of whatever rate only ever hand on what they found in it, and never anything else."""
+        seen, pending = {variable}, [variable]
+        while pending:
+            one = pending.pop()
+            if one.read is None or not self.is_captured(one):
+                return False
+            origins, agreed = self.origins(one)
+            if not agreed:
+                return False
+            for origin in origins.values():
+                if origin.lag > 1 or not self._stays(one, origin.source):
+                    return False
+                if origin.source not in seen:
+                    seen.add(origin.source)
+                    pending.append(origin.source)
+        return True
+
+    @staticmethod
+    def _stays(variable: Variable, source: Variable) -> bool:
+        """Whether a source is the same tensor: that of the other rate, or the very same of this one."""
+        return source.rate != variable.rate or source == variable
 
     def declared_origin(self, name: Name) -> tuple[Origin | None, bool]:
         """The same for a state that the user declared."""
-        places = [(step, step.tape.states[name].place) for step in self._steps.all if name in step.tape.states]
-        return self._common_origin(Variable(self._steps.reference.tape.states[name].slot), places)
+        steps = self._steps["policy"]
+        places = [(step, step.tape.states[name].place) for step in steps.all if name in step.tape.states]
+        return self._common_origin(Variable(steps.reference.tape.states[name].slot), places)
 
     def _common_origin(self, variable: Variable, places: list[tuple[Step, Place]]) -> tuple[Origin | None, bool]:
         known = [self._seen_before(step, place, made=False) for step, place in places]
@@ -96,18 +161,21 @@ class Variables:
 
     def _seen_before(self, step: Step, place: Place, *, made: bool) -> set[Origin]:
         """What a tensor was in the latest earlier step of the episode that knew it, or made it."""
-        for lag, earlier in enumerate(self._steps.before(step), start=1):
+        lags: Counter[Rate] = Counter()
+        for earlier in self._steps[step.rate].before(step):
+            lags[earlier.rate] += 1
             slots = earlier.tape.slots_at(place)
             if made:
                 slots = [slot for slot in slots if slot not in earlier.tape.captures or earlier.tape.writes(slot)]
             if slots:
-                known = self._from_reference[earlier.index]
+                known, lag = self._from_reference[earlier.index], lags[earlier.rate]
                 return {Origin(lag, variable) for slot in slots for variable in known.get(slot, ())}
         return set()
 
     def place(self, step: Step, variable: Variable) -> tuple[int, int] | None:
         """Where another step first reads what stands for the variable: (operation, slot)."""
-        match, reference = self._steps.match(step), self._steps.reference.tape
+        steps = self._steps[step.rate]
+        match, reference = steps.match(step), steps.reference.tape
         reads = [variable.read] if variable.read else _reads(reference.ops, variable.slot)
         for operation, argument in reads:
             if operation in match:
@@ -115,23 +183,23 @@ class Variables:
                 return (match[operation], leaf.slot) if isinstance(leaf, Ref) else None
         return None
 
-    def _correspondence(self, step: Step) -> dict[int, set[Variable]]:
+    def _correspondence(self, steps: Steps, step: Step) -> dict[int, set[Variable]]:
         """Slot of a step -> the variables of the reference that it is."""
         found: dict[int, set[Variable]] = {}
-        reference = self._steps.reference.tape
-        for ours, theirs in self._steps.match(step).items():
+        reference, rate = steps.reference.tape, steps.rate
+        for ours, theirs in steps.match(step).items():
             mine, other = reference.ops[ours], step.tape.ops[theirs]
             for slot, result in zip(other.results, mine.results, strict=True):
                 if slot is not None and result is not None and result not in reference.captures:
-                    found.setdefault(slot, set()).add(Variable(result))
+                    found.setdefault(slot, set()).add(Variable(result, None, rate))
             for argument, (left, right) in enumerate(zip(mine.leaves, other.leaves, strict=True)):
                 if isinstance(left, Ref) and isinstance(right, Ref) and left.slot in reference.captures:
-                    found.setdefault(right.slot, set()).add(self.variable(left.slot, (ours, argument)))
+                    found.setdefault(right.slot, set()).add(self.variable(rate, left.slot, (ours, argument)))
         for group in ("inputs", "states"):
             for name, declared in getattr(reference, group).items():
                 other = getattr(step.tape, group).get(name)
                 if other is not None:
-                    found.setdefault(other.slot, set()).add(Variable(declared.slot))
+                    found.setdefault(other.slot, set()).add(Variable(declared.slot, None, rate))
         return found
 
 
@@ -160,7 +228,7 @@ def changed(sightings: list[Sighting]) -> bool:
         ours, theirs = before.capture, after.capture
         if theirs.touched or not same(theirs.value, first.value):
             return True
-        if not after.step.reset and _rebound(ours, theirs):
+        if not after.step.opening and _rebound(ours, theirs):
             return True
         if ours.tensor is theirs.tensor and ours.version != theirs.version:
             return True

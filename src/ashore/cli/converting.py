@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from ashore.cli.output import console, print_json, table
-from ashore.errors import printable
+from ashore.errors import BackendError, printable
 from ashore.interop.leapp import Written, from_leapp, to_leapp
 from ashore.package import Package, read
 
 
-def run_to(path: Path, out: Path, *, backend: str | None, as_json: bool) -> None:
+def run_to_leapp(path: Path, out: Path, *, backend: str | None, as_json: bool) -> None:
     """Write the package at `path` as a LEAPP directory."""
     written = to_leapp(read(path), out, backend=backend)
     if as_json:
@@ -29,9 +30,40 @@ def run_to(path: Path, out: Path, *, backend: str | None, as_json: bool) -> None
     _print_names(written)
 
 
-def run_from(path: Path, out: Path, *, as_json: bool) -> None:
-    """Write the LEAPP directory at `path` as a package."""
-    package = from_leapp(path, out)
+def run_to_exploy(path: Path, out: Path, *, debug: bool, as_json: bool) -> None:
+    """Write the package at `path` as one ONNX file."""
+    _need_onnx()
+    from ashore.interop.exploy import to_exploy
+
+    written = to_exploy(read(path), out, debug=debug)
+    if as_json:
+        print_json(
+            {
+                "path": str(written.path),
+                "size_bytes": written.size,
+                "debug": [str(file) for file in written.debug],
+                "inputs": written.inputs,
+                "outputs": written.outputs,
+                "memory": written.memory,
+                "decimation": written.decimation,
+                "replayed_ticks": written.replayed_ticks,
+                "max_abs_error": written.max_abs_error,
+                "warnings": written.warnings,
+            }
+        )
+        return
+    print(f"{written.path}: {written.size:,} bytes, decides every {written.decimation} ticks")
+    proof = "nothing to compare with: the package holds no golden rollout"
+    if written.replayed_ticks:
+        proof = f"{written.replayed_ticks} ticks of the golden rollout agree, to {written.max_abs_error:.2g}"
+    print(proof)
+    for warning in written.warnings:
+        console().print(f"warning: {printable(warning)}", style="yellow")
+
+
+def run_from(origin: Literal["leapp", "exploy"], path: Path, out: Path, *, as_json: bool) -> None:
+    """Write what is at `path` as a package."""
+    package = from_leapp(path, out) if origin == "leapp" else _from_exploy(path, out)
     findings, files = package.manifest.findings, len(package.manifest.files) + 1
     if as_json:
         messages = [finding.message for finding in findings]
@@ -39,6 +71,20 @@ def run_from(path: Path, out: Path, *, as_json: bool) -> None:
         return
     print(f"{package.path}: {files} files, {package.size:,} bytes")
     _print_findings(package)
+
+
+def _from_exploy(path: Path, out: Path) -> Package:
+    _need_onnx()
+    from ashore.interop.exploy import from_exploy
+
+    return from_exploy(path, out)
+
+
+def _need_onnx() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("onnx") is None:
+        raise BackendError("converting to and from exploy needs onnx; use pip install 'ashore[export]'")
 
 
 def _print_names(written: Written) -> None:

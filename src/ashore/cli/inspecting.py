@@ -68,6 +68,9 @@ def _print_rates(out: Console, manifest: Manifest) -> None:
     if timing is None:
         out.print("rates unknown: the package does not say how often it decides", style="yellow")
         return
+    if timing.policy_dt_s is None:
+        out.print(f"{timing.decimation} substeps a decision; how long they take is not stated", style="yellow")
+        return
     text = f"decides every {timing.policy_dt_s * 1e3:g} ms ({1 / timing.policy_dt_s:g} Hz)"
     if timing.physics_dt_s is not None:
         text += f", {timing.decimation} substeps of {timing.physics_dt_s * 1e3:g} ms each"

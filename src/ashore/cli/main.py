@@ -28,7 +28,7 @@ app = typer.Typer(
 )
 
 PackagePath = Annotated[Path, typer.Argument(metavar="PKG", help="A package directory or an .ashore file.")]
-Neighbour = Literal["leapp"]
+Neighbour = Literal["leapp", "exploy"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -112,26 +112,33 @@ def unpack(
 
 @app.command()
 def convert(
-    path: Annotated[Path, typer.Argument(metavar="FROM", help="What to convert: a package, or a LEAPP directory.")],
+    path: Annotated[Path, typer.Argument(metavar="FROM", help="What to convert: a package, or what --from says.")],
     out: Annotated[Path, typer.Argument(metavar="TO", help="What to write.")],
     to: Annotated[Neighbour | None, typer.Option("--to", help="Write a package in another format.")] = None,
     origin: Annotated[Neighbour | None, typer.Option("--from", help="Read another format into a package.")] = None,
     backend: Annotated[
         str | None, typer.Option(help="With --to: whose files to take.", show_default="onnx where there is one")
     ] = None,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="With --to exploy: also write its two graphs as files of their own.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Turn a package into a LEAPP directory, or a LEAPP directory into a package."""
+    """Turn a package into a LEAPP directory or into one ONNX file for Exploy's controller, or either into a package."""
     if (to is None) == (origin is None):
-        raise typer.BadParameter("say either --to leapp or --from leapp")
-    if backend is not None and to is None:
-        raise typer.BadParameter("--backend goes with --to", param_hint="--backend")
-    from ashore.cli.converting import run_from, run_to
+        raise typer.BadParameter("say either --to or --from, with leapp or exploy")
+    if backend is not None and to != "leapp":
+        raise typer.BadParameter("--backend goes with --to leapp", param_hint="--backend")
+    if debug and to != "exploy":
+        raise typer.BadParameter("--debug goes with --to exploy", param_hint="--debug")
+    from ashore.cli import converting
 
-    if to is not None:
-        run_to(path, out, backend=backend, as_json=as_json)
-    else:
-        run_from(path, out, as_json=as_json)
+    if to == "leapp":
+        converting.run_to_leapp(path, out, backend=backend, as_json=as_json)
+    elif to == "exploy":
+        converting.run_to_exploy(path, out, debug=debug, as_json=as_json)
+    elif origin is not None:
+        converting.run_from(origin, path, out, as_json=as_json)
 
 
 def main() -> None:

@@ -149,7 +149,9 @@ def _timing(manifest: Manifest) -> Iterator[str]:
             yield f"timing.{field}: expected a positive time in seconds, got {value}"
     if timing.physics_dt_s is not None:
         expected = timing.physics_dt_s * timing.decimation
-        if not math.isclose(timing.policy_dt_s, expected, rel_tol=1e-6):
+        if timing.policy_dt_s is None:
+            yield f"timing.policy_dt_s: missing, but {timing.decimation} substeps of {timing.physics_dt_s} s are stated"
+        elif not math.isclose(timing.policy_dt_s, expected, rel_tol=1e-6):
             yield (
                 f"timing: policy_dt_s is {timing.policy_dt_s}, but {timing.decimation} substeps of "
                 f"{timing.physics_dt_s} s take {expected} s"
@@ -171,8 +173,8 @@ def _stages(manifest: Manifest) -> Iterator[str]:
             yield f"stages.{name}: expected either artifacts or a processor, got {found}"
         if stage.rate == "loop" and manifest.runner.type == SINGLE_PASS:
             yield f"stages.{name}.rate: the runner {SINGLE_PASS!r} has no loop"
-        if stage.rate == "substep" and (manifest.timing is None or manifest.timing.physics_dt_s is None):
-            yield f"stages.{name}.rate: a package with substeps needs timing, with its physics_dt_s"
+        if stage.rate == "substep" and manifest.timing is None:
+            yield f"stages.{name}.rate: a package with substeps needs timing, to say how many belong to a decision"
         for backend, artifact in stage.artifacts.items():
             yield from _order(f"stages.{name}.artifacts.{backend}", artifact, stage)
         yield from _stage_files(manifest, name, stage)

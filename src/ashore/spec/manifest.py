@@ -158,8 +158,8 @@ class Wire(Record, frozen=True):
 class Timing(Record, frozen=True, kw_only=True):
     """How often the environment decided and acted."""
 
-    policy_dt_s: float
-    """Time between two decisions."""
+    policy_dt_s: float | None = None
+    """Time between two decisions, where the environment said it."""
 
     physics_dt_s: float | None = None
     """Time between two substeps."""

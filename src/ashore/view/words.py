@@ -59,7 +59,8 @@ def rate(stage: Stage, manifest: Manifest) -> str:
         return "loop · inside a decision"
     if stage.rate == "substep":
         return f"substep · {frequency(timing.physics_dt_s)}" if timing and timing.physics_dt_s else "substep"
-    return f"policy · {frequency(timing.policy_dt_s)}" if timing else "policy · once a decision"
+    known = timing and timing.policy_dt_s
+    return f"policy · {frequency(known)}" if known else "policy · once a decision"
 
 
 def frequency(period_s: float) -> str:
@@ -81,7 +82,8 @@ def timing(manifest: Manifest) -> str:
         parts.append("timing not stated")
     else:
         beat = manifest.timing
-        parts.append(f"policy {frequency(beat.policy_dt_s)} ({beat.policy_dt_s:g} s)")
+        if beat.policy_dt_s is not None:
+            parts.append(f"policy {frequency(beat.policy_dt_s)} ({beat.policy_dt_s:g} s)")
         if beat.physics_dt_s is not None:
             parts.append(f"physics {frequency(beat.physics_dt_s)} ({beat.physics_dt_s:g} s)")
         if beat.decimation != 1:

@@ -367,14 +367,14 @@ def _same(left: Array, right: Array) -> bool:
 
 def _timing(frequency: Any, noted: Timing | None, where: str) -> Timing | None:
     if frequency is None:
-        if noted is not None:
+        if noted is not None and noted.policy_dt_s is not None:
             raise PackageError(f"{where}: pipeline.configs: the frequency was taken out, but not the timing")
-        return None
+        return noted
     if type(frequency) not in (int, float) or not 0 < frequency < math.inf:
         raise PackageError(f"{where}: pipeline.configs.frequency: expected a number above 0 in Hz, got {frequency!r}")
     if noted is None:
         return Timing(policy_dt_s=1.0 / frequency)
-    if not math.isclose(noted.policy_dt_s * frequency, 1.0, rel_tol=1e-9):
+    if noted.policy_dt_s is None or not math.isclose(noted.policy_dt_s * frequency, 1.0, rel_tol=1e-9):
         raise PackageError(
             f"{where}: pipeline.configs.frequency: {frequency} Hz, but {NOTE}.timing says {noted.policy_dt_s} s"
         )

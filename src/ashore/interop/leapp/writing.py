@@ -277,7 +277,7 @@ class _Writer:
         manifest, about = self._manifest, self._about()
         metadata = {key: value for key, value in manifest.metadata.items() if not about or key != "leapp"}
         configs = dict(about["configs"]) if about else {}
-        if manifest.timing is not None:
+        if manifest.timing is not None and manifest.timing.policy_dt_s is not None:
             configs["frequency"] = 1.0 / manifest.timing.policy_dt_s
         note = PackageNote(
             name=manifest.name,
