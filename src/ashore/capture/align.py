@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ashore.capture.tape import Op, Ref
+from ashore.capture.operations import Op, Ref
 
 
 def align(reference: Sequence[Op], other: Sequence[Op]) -> dict[int, int]:

@@ -19,8 +19,10 @@ from ashore.capture.findings import Finding
 from ashore.capture.lines import Line
 from ashore.capture.liveness import Liveness
 from ashore.capture.naming import spoken, state_name, unique
+from ashore.capture.operations import Ref, is_random, schema_name
 from ashore.capture.steps import Step, Steps
-from ashore.capture.tape import Capture, Held, Name, Place, Ref, is_random, place_of, schema_name, snapshot
+from ashore.capture.tape import Capture, Held, Name
+from ashore.capture.tensors import Place, place_of, snapshot
 from ashore.capture.variables import Origin, Sighting, Variable, Variables, changed
 from ashore.spec import RATES, Rate
 

@@ -20,9 +20,10 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ashore.capture.findings import Finding
 from ashore.capture.lines import NOWHERE
+from ashore.capture.operations import RECURRENT, Op, Ref, schema_name
 from ashore.capture.program import Program, Programs, Rows, Source, all_states, execute
 from ashore.capture.steps import Step
-from ashore.capture.tape import RECURRENT, Op, Ref, close, schema_name
+from ashore.capture.tensors import close
 from ashore.spec import Rate
 
 aten = torch.ops.aten

@@ -11,8 +11,10 @@ from torch.utils._pytree import tree_flatten
 
 from ashore.capture.analysis import Analyses, Analysis, Carried
 from ashore.capture.naming import unique
+from ashore.capture.operations import Op, Ref
 from ashore.capture.program import Program, Programs, ProgramState, Source, all_states
-from ashore.capture.tape import Capture, Declared, Op, Place, Ref
+from ashore.capture.tape import Capture, Declared
+from ashore.capture.tensors import Place
 from ashore.capture.variables import Variable
 from ashore.spec import Rate
 

@@ -28,6 +28,7 @@ from ashore.capture.inspect import inspect_recording
 from ashore.capture.layout import StageLayout, lay_out
 from ashore.capture.log import summary, write_log
 from ashore.capture.naming import owned_tensors
+from ashore.capture.operations import schema_name
 from ashore.capture.options import ExportOptions
 from ashore.capture.program import Programs, all_states
 from ashore.capture.proof import prove
@@ -35,7 +36,6 @@ from ashore.capture.replay import roll_out
 from ashore.capture.roles import role_of
 from ashore.capture.session import Session
 from ashore.capture.stages import StageCut, StageModule, cut
-from ashore.capture.tape import schema_name
 from ashore.errors import ExportError
 from ashore.package import Package, write
 from ashore.spec import RATES, Rate

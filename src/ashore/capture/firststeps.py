@@ -12,9 +12,11 @@ from collections.abc import Mapping
 import torch
 
 from ashore.capture.analysis import Analysis, Carried
+from ashore.capture.operations import is_random
 from ashore.capture.program import Program, execute
 from ashore.capture.steps import Step
-from ashore.capture.tape import Name, close, is_random, snapshot
+from ashore.capture.tape import Name
+from ashore.capture.tensors import close, snapshot
 
 _DRAWS = 3
 

@@ -13,8 +13,8 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ashore.capture.naming import unique
+from ashore.capture.operations import Op, Ref, is_seeded, schema_name
 from ashore.capture.program import Program, Source, execute
-from ashore.capture.tape import Op, Ref, is_seeded, schema_name
 
 _INDEXING = ("aten::index", "aten::index_put_", "aten::index_put", "aten::_index_put_impl_")
 

@@ -12,8 +12,9 @@ from ashore.capture.analysis import Analyses, Analysis
 from ashore.capture.findings import Finding
 from ashore.capture.lines import Line
 from ashore.capture.movement import Movement
+from ashore.capture.operations import RECURRENT, Op, Ref, is_random, schema_name
 from ashore.capture.steps import Step
-from ashore.capture.tape import RECURRENT, Name, Op, Ref, Tape, is_random, schema_name
+from ashore.capture.tape import Name, Tape
 
 aten = torch.ops.aten
 

@@ -23,8 +23,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from ashore.capture.lines import called_by_user, inside, user_frames, user_line
+from ashore.capture.operations import Target
 from ashore.capture.statements import is_assertion, is_declaration, is_logged, is_shown, is_tried
-from ashore.capture.tape import Leak, Tape, Target, memory_of
+from ashore.capture.tape import Leak, Tape
+from ashore.capture.tensors import memory_of
 
 aten = torch.ops.aten
 

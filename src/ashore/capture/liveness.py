@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ashore.capture.tape import Op, Tape, schema_name
+from ashore.capture.operations import Op, schema_name
+from ashore.capture.tape import Tape
 
 _SHAPE_ONLY = frozenset(
     f"aten::{name}"

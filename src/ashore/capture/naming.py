@@ -37,6 +37,7 @@ def unique(stem: str, taken: Iterable[str]) -> str:
 def owned_tensors() -> dict[int, str]:
     """Id -> path, of every parameter and buffer of every module that is alive."""
     modules = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module)]
+    modules = [module for module in modules if "_modules" in vars(module)]  # not those that were never finished
     inner = {id(child) for module in modules for child in module._modules.values()}
     found: dict[int, str] = {}
     for root in sorted(modules, key=lambda module: id(module) in inner):

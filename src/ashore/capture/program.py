@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeAlias, cast
 import torch
 
 from ashore.capture.lines import Line
-from ashore.capture.tape import Name, Op, Ref
+from ashore.capture.operations import Op, Ref
+from ashore.capture.tape import Name
 from ashore.spec.manifest import Rate, Role
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]

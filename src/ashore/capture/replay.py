@@ -20,7 +20,8 @@ from ashore.capture.lines import Line
 from ashore.capture.program import Program, Programs, ProgramState, all_states
 from ashore.capture.starts import ResetEffect, Starts, Tensors
 from ashore.capture.steps import Step
-from ashore.capture.tape import Name, close, same
+from ashore.capture.tape import Name
+from ashore.capture.tensors import close, same
 
 States: TypeAlias = Mapping[str, ProgramState]
 

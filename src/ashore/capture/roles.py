@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
+from ashore.capture.operations import Op, schema_name
 from ashore.capture.program import Program, ProgramState
-from ashore.capture.tape import Op, schema_name
 from ashore.spec.manifest import Role
 
 _COPIES = ("clone", "detach", "alias", "copy", "_to_copy", "view", "reshape", "unsqueeze", "squeeze")

@@ -13,8 +13,9 @@ from graphlib import CycleError, TopologicalSorter
 import torch
 
 from ashore.capture.findings import Finding
+from ashore.capture.operations import Op
 from ashore.capture.program import Program, Source, execute
-from ashore.capture.tape import Name, Op
+from ashore.capture.tape import Name
 
 
 @dataclass

@@ -10,9 +10,11 @@ import torch
 from ashore.capture.analysis import Analyses, Carried
 from ashore.capture.build import waiting
 from ashore.capture.liveness import Liveness
+from ashore.capture.operations import is_seeded
 from ashore.capture.program import execute
 from ashore.capture.steps import Step
-from ashore.capture.tape import Tape, is_seeded, same
+from ashore.capture.tape import Tape
+from ashore.capture.tensors import same
 
 Tensors = dict[str, torch.Tensor]
 ResetEffect: TypeAlias = Literal["kept", "restored", "unclear"]

@@ -7,136 +7,27 @@ they were; slots that share memory share a *group*, so that a write through one 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten
 
 from ashore.capture.counting import Number, Numbers
+from ashore.capture.formulas import Formulas
 from ashore.capture.lines import Line, attribute_path, line_of, user_frame, user_line
+from ashore.capture.operations import Op, Ref, Target, forgets, schema_name
+from ashore.capture.tensors import Place, memory_of, place_of, same, snapshot, span_of, version_of
 from ashore.capture.views import express
 
-Target: TypeAlias = Callable[..., Any]
 Name: TypeAlias = tuple[str, str]
 """(node, port)."""
 
-Place: TypeAlias = tuple[Any, ...]
-"""Where a tensor lies: memory, offset, shape, strides, dtype. What is written there is seen by all that lie there."""
-
 _COPYING = frozenset(f"aten::{name}" for name in ("clone", "detach", "alias", "_to_copy", "lift_fresh", "contiguous"))
-_FEW_NUMBERS = 4096
-
-RECURRENT = ("aten::lstm", "aten::gru")
-"""Layers that are kept whole, and that torch says draw random numbers, which they do in training only."""
 
 aten = torch.ops.aten
-
-
-class Ref:
-    """A slot, where an argument of an operation was a tensor."""
-
-    __slots__ = ("slot",)
-
-    def __init__(self, slot: int) -> None:
-        self.slot = slot
-
-    def __repr__(self) -> str:
-        return f"%{self.slot}"
-
-
-@dataclass(slots=True)
-class Op:
-    """One operation as it was executed."""
-
-    target: Target
-    leaves: list[Any]
-    """The arguments, flattened; tensors are `Ref`s."""
-
-    structure: Any
-    """How `leaves` become ``(args, kwargs)`` again."""
-
-    results: list[int | None]
-    """The slots of its results, flattened; None for what is no tensor."""
-
-    line: Line
-    region: str | None
-    """The node that was open."""
-
-    mutates: frozenset[int] = frozenset()
-    """Groups that it writes into."""
-
-    overwrites: frozenset[int] = frozenset()
-    """Groups that it writes whole, whatever was in them."""
-
-    def reads(self) -> list[int]:
-        """The slots among its arguments."""
-        return [leaf.slot for leaf in self.leaves if isinstance(leaf, Ref)]
-
-    def makes(self, groups: Callable[[int], int]) -> set[int]:
-        """The groups that it fills: what it writes into, and what it gives that is no view of an argument."""
-        read = {groups(slot) for slot in self.reads()}
-        return set(self.mutates) | {groups(slot) for slot in self.results if slot is not None} - read
-
-    def call(self, leaves: list[Any]) -> list[Any]:
-        """Run it on other leaves; its results, flattened."""
-        args, kwargs = tree_unflatten(leaves, self.structure)
-        return tree_flatten(self.target(*args, **kwargs))[0]
-
-    def given(self) -> dict[str, Any]:
-        """Its arguments by the names of its schema, where it has one."""
-        args, kwargs = tree_unflatten(self.leaves, self.structure)
-        schema = getattr(self.target, "_schema", None)
-        names = [argument.name for argument in schema.arguments] if schema is not None else []
-        return dict(zip(names, args, strict=False)) | kwargs
-
-
-class Formulas:
-    """What callbacks computed, so that the same computation is recognised when the code does it again."""
-
-    def __init__(self) -> None:
-        self._known: dict[Any, tuple[int, int | None]] = {}
-        """Formula -> what it gave, and the input that was declared as it."""
-
-        self._same: dict[int, int] = {}
-        """Slot -> the slot of the callback that holds the same."""
-
-        self._writes: Counter[int] = Counter()
-
-    def learn(self, op: Op, tape: Tape, declared: int | None) -> None:
-        """Remember an operation of a callback."""
-        if not op.mutates and len(op.results) == 1 and op.results[0] is not None and not is_random(op):
-            self._known[self._formula(op, tape)] = op.results[0], declared
-
-    def recognise(self, op: Op, tape: Tape) -> int | None:
-        """The slot of the input that an operation computes once more, or None."""
-        if not self._known or op.mutates or is_random(op):
-            return None
-        known, slot = self._known.get(self._formula(op, tape)), op.results[0]
-        if known is None or slot is None:
-            return None
-        self._same[slot] = known[0]
-        return known[1]
-
-    def follow(self, op: Op) -> None:
-        """Take notice of what an operation writes into."""
-        self._writes.update(op.mutates)
-
-    def _formula(self, op: Op, tape: Tape) -> Any:
-        leaves = [
-            self._argument(leaf.slot, tape) if isinstance(leaf, Ref) else (type(leaf), repr(leaf)) for leaf in op.leaves
-        ]
-        return op.target, str(op.structure), tuple(leaves)
-
-    def _argument(self, slot: int, tape: Tape) -> Any:
-        """A tensor among the arguments: the same slot, unwritten since; or the same numbers, if it was made of them."""
-        slot, capture = self._same.get(slot, slot), tape.captures.get(slot)
-        if capture is not None and capture.created and capture.value.numel() <= _FEW_NUMBERS:
-            return capture.value.dtype, tuple(capture.value.shape), tuple(capture.value.flatten().tolist())
-        return "slot", slot, self._writes[tape.groups[slot]]
 
 
 class Held(list[torch.Tensor]):
@@ -374,11 +265,15 @@ class Tape:
         tensor = self._tensors[made]
         memory = memory_of(tensor)
         # What the callback found in this memory is found anew, as a part of what is declared.
+        for slot, capture in self.captures.items():
+            if self._places[slot][0] == memory:
+                self.paths.pop(id(capture.tensor), None)
         self._by_id = {key: slot for key, slot in self._by_id.items() if self._places[slot][0] != memory}
         self._by_place = {
             place: slot for place, slot in self._by_place.items() if place[0] != memory or slot in self._cuts
         }
         self._at = {place: slots for place, slots in self._at.items() if place[0] != memory}
+        self._roots[memory] = [slot for slot in self._roots.get(memory, ()) if slot in self._cuts]
         declared = self.declare(tensor)._replace(line=line)
         self._cuts.add(declared.slot)
         for op in self.ops[since:]:
@@ -464,7 +359,7 @@ class Tape:
             results.append(slot)
         mutates = frozenset(self.groups[slot] for slot in written)
         whole = (
-            frozenset(self.groups[slot] for slot in written if self._covers(slot)) if _forgets(target) else frozenset()
+            frozenset(self.groups[slot] for slot in written if self._covers(slot)) if forgets(target) else frozenset()
         )
         frame = user_frame()
         if frame is not None:
@@ -561,9 +456,9 @@ class Tape:
 
     def _aliases(self, tensor: torch.Tensor) -> list[int]:
         """Captured tensors that lie partly where another tensor lies, so that writing into one changes the other."""
-        low, high = _span(tensor)
+        low, high = span_of(tensor)
         roots = [slot for slot in self._roots.get(memory_of(tensor), []) if slot in self.captures]
-        spans = {slot: _span(self._tensors[slot]) for slot in roots if self._tensors[slot].dtype == tensor.dtype}
+        spans = {slot: span_of(self._tensors[slot]) for slot in roots if self._tensors[slot].dtype == tensor.dtype}
         return [slot for slot, (first, last) in spans.items() if first <= high and low <= last]
 
     def _merge(self, tensor: torch.Tensor, aliases: list[int]) -> None:
@@ -624,24 +519,6 @@ class Tape:
         return slot
 
 
-def snapshot(tensor: torch.Tensor) -> torch.Tensor:
-    """A plain copy of a tensor on the CPU, whatever mode the user's code runs in."""
-    with torch.inference_mode(False), torch.no_grad():
-        return tensor.detach().to("cpu", copy=True)
-
-
-def version_of(tensor: torch.Tensor) -> int | None:
-    """How often a tensor was written to, where torch counts that."""
-    return None if tensor.is_inference() else tensor._version
-
-
-def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """The first and the last element of the memory that a tensor lies in."""
-    first = int(tensor.storage_offset())
-    reach = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return first, first + max(int(reach), 0)
-
-
 def _whole_of(tensor: torch.Tensor, others: list[torch.Tensor]) -> torch.Tensor:
     """A tensor that all of those are views of: one of them, what they were made from, or all of their memory."""
     for whole in (tensor, tensor._base):
@@ -661,60 +538,3 @@ def _through(tensor: torch.Tensor, steps: list[tuple[Target, tuple[Any, ...]]]) 
     for target, arguments in steps:
         tensor = target(tensor, *arguments)
     return tensor
-
-
-def same(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Whether two tensors hold the same, NaN for NaN."""
-    if left.shape != right.shape or left.dtype != right.dtype:
-        return False
-    right = right.detach().to(left.device)
-    if left.is_floating_point() or left.is_complex():
-        return bool(torch.all((left == right) | (left.isnan() & right.isnan())))
-    return torch.equal(left, right)
-
-
-def close(expected: torch.Tensor, got: torch.Tensor) -> bool:
-    """Whether two results of the same operations are the same but for the order of additions."""
-    if expected.shape != got.shape or expected.dtype != got.dtype:
-        return False
-    if not expected.is_floating_point():
-        return torch.equal(expected, got)
-    coarse = torch.finfo(expected.dtype).eps * 32
-    return torch.allclose(expected, got, rtol=coarse, atol=coarse, equal_nan=True)
-
-
-def memory_of(tensor: torch.Tensor) -> int:
-    """The memory that a tensor lies in, as a number."""
-    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
-
-
-def place_of(tensor: torch.Tensor) -> Place:
-    """Where a tensor lies."""
-    kind = (tensor.dtype, tensor.is_conj(), tensor.is_neg())
-    return memory_of(tensor), tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), kind
-
-
-def _forgets(target: Target) -> bool:
-    """Whether an operation that writes into a tensor does so without looking at what it held."""
-    name = str(target)
-    return name.startswith(("aten.copy_.", "aten.fill_.", "aten.zero_.")) or name.endswith((".out", "_out"))
-
-
-def schema_name(op: Op) -> str:
-    """The name of an operation, such as ``aten::add``."""
-    schema = getattr(op.target, "_schema", None)
-    return schema.name if schema is not None else str(op.target)
-
-
-def is_seeded(op: Op) -> bool:
-    """Whether an operation can draw random numbers."""
-    return torch.Tag.nondeterministic_seeded in getattr(op.target, "tags", ())
-
-
-def is_random(op: Op) -> bool:
-    """Whether an operation draws random numbers. Layers with a dropout that is off do not, nor do recurrent ones."""
-    name = schema_name(op)
-    if not is_seeded(op) or name in RECURRENT:
-        return False
-    off = 0.0 if "attention" in name else 1.0
-    return "dropout" not in name and op.given().get("dropout_p", off) != 0.0

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from ashore.capture.operations import Op, Ref
 from ashore.capture.steps import Step, Steps
-from ashore.capture.tape import Capture, Name, Op, Place, Ref, same
+from ashore.capture.tape import Capture, Name
+from ashore.capture.tensors import Place, same
 from ashore.spec import Rate
 
 

@@ -152,7 +152,7 @@ class ContextManager:
 
     def _check_free(self, component: Component) -> None:
         name, known = component.name, [one for one in self._components if one.name == component.name]
-        if not isinstance(component, Memory) and (name in RESERVED or name.startswith("obs.")):
+        if not isinstance(component, Memory) and name in RESERVED:
             raise InputError(f"the name {name!r} belongs to an output that every file has; choose another")
         # Memory has names of its own in the file, so it may share one.
         for one in known:

@@ -29,7 +29,7 @@ from ashore.environment.walking import Shapes, Walk, named_observations, prepare
 from ashore.errors import InputError, VerificationError
 from ashore.interop.exploy.note import read_note
 from ashore.package import Array
-from ashore.runtime.one_file import NOTE, memory_in
+from ashore.runtime.one_file import NOTE
 from ashore.spec import Wiring
 
 _SHOWN = 20
@@ -43,6 +43,7 @@ class Mismatch:
     tick: int
     """Within the decision, from 0."""
 
+    episode: int
     row: int
     port: str
     element: str
@@ -168,7 +169,7 @@ class _Comparer:
         self._atol, self._rtol, self._refresh = atol, rtol, refresh
         shapes = Shapes.of(env)
         self._names, rows = shapes.names, shapes.rows
-        self._sampled_late, self._initial = _substep_inputs(wrapper), _initial(wrapper)
+        self._sampled_late = _substep_inputs(wrapper)
         self._runs = [wrapper, *(copy.copy(wrapper) for _ in range(rows - 1))]
         """The file once for each row, each with a memory of its own."""
 
@@ -215,7 +216,7 @@ class _Comparer:
     def _is_under_way(self) -> bool:
         """Whether an episode had begun before this: memory that was registered is not what a file starts with."""
         for name, value in self._memory.items():
-            start = self._initial.get(name)
+            start = self._wrapper.initial_memory.get(name)
             if start is not None and not np.allclose(_row(value, start.shape, 0, len(self._runs)), start):
                 return True
         return False
@@ -276,6 +277,7 @@ class _Comparer:
                 Mismatch(
                     found.decisions,
                     self._tick,
+                    found.resets,
                     row,
                     port,
                     element or str(list(place)),
@@ -318,14 +320,6 @@ def _substep_inputs(wrapper: SessionWrapper) -> set[str]:
     return set(wiring.inputs_of("substep")) - set(wiring.inputs_of("policy"))
 
 
-def _initial(wrapper: SessionWrapper) -> dict[str, Array]:
-    """Memory input -> what it starts with, where the file says so."""
-    if NOTE not in wrapper.metadata:
-        return {}
-    _, _, values = read_note(wrapper.metadata[NOTE], str(wrapper.onnx_file_path))
-    return {memory_in(name): value for name, value in values.items()}
-
-
 def _array(tensor: torch.Tensor) -> Array:
     return tensor.detach().cpu().numpy().copy()
 
@@ -353,7 +347,10 @@ def _cells(one: Mismatch) -> Iterator[object]:
 def _summary(found: Evaluation) -> str:
     verdict = "agree" if found.ok else f"differ in {len(found.mismatches)} numbers"
     worst = ", ".join(f"{port} {error:.2g}" for port, error in found.worst.items())
-    return (
+    story = (
         f"environment and file {verdict}: {found.decisions} decisions, {found.ticks} ticks, {found.resets} resets;"
         f" largest differences: {worst}"
     )
+    if found.mismatches and found.resets and all(one.episode == 0 for one in found.mismatches):
+        story += "; all before the first reset: was the environment in the middle of an episode? Reset it first"
+    return story

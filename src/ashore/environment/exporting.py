@@ -159,11 +159,13 @@ def _record(env: ExportableEnvironment, actor: Callable[[Any], torch.Tensor], nu
     try:
         obs = walk.begin()
         resets = since = 0
-        while since < (num_steps if resets < _RESETS else _FEW):
+        for _ in range(3 * num_steps):
             obs, flags = walk.step(obs)
             since += 1
             if any(flags):
                 resets, since = resets + 1, 0
+            if since >= (num_steps if resets < _RESETS else _FEW):
+                break
         session.discard_step()
     finally:
         session.stop()
@@ -225,6 +227,8 @@ class _Recorder:
         self._session.settle(resets)
         self._session.resume()
         for name, value in named_observations(obs).items():
+            if any(name in (one.name, one.input_name) for one in self._context.get_input_components()):
+                raise InputError(f"the input {name!r} is called as the observations are; choose another name")
             names = self._names if name == "obs" else []
             fitting = names if len(names) == value.shape[-1] and len(set(names)) == len(names) else None
             self._session.declare_output((POLICY, name), value, PortInfo(element_names=fitting))

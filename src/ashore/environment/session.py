@@ -7,6 +7,7 @@ file asks for, or is not finite, is refused before it changes anything.
 
 from __future__ import annotations
 
+import base64
 import importlib
 import json
 import logging
@@ -101,6 +102,13 @@ class SessionWrapper:
         self._counter = None if counter is None else np.zeros(counter.slot({}).shape, counter.dtype)
         decided = memory_in(note["decided"]) if note else None
         self._decided = decided if decided in self._fed_back else None
+        self._kept = _kept(note)
+        self.initial_memory = _initial(note, where)
+        """Memory input -> what it starts with, where the file says so."""
+
+        self._memory: dict[str, Array] = {}
+        """Empty before the first tick, then what it left, by input."""
+
         self._period = _MOST_TICKS - _MOST_TICKS % (self.decimation or _EVERY_DECIMATION)
         self.reset()
         if optimize:
@@ -145,12 +153,15 @@ class SessionWrapper:
         return {name: results[index] for index, name in self._shown}
 
     def reset(self) -> None:
-        """Forget everything: the next tick is a first one."""
+        """Start an episode: the next tick is a first one. Memory that a reset keeps is kept."""
+        before, self._memory = self._memory, {}
         self._results: list[Array] | None = None
-        self._memory: dict[str, Array] = {}
-        """Empty before the first tick, then what it left, by input."""
-
         self._count = 0
+        kept = {name: value for name, value in before.items() if name in self._kept}
+        if kept and self._decided is not None:
+            # The file would start it anew, so it is told to go on, from what all the others start with.
+            starts = {name: _as_many(value, before[name].shape) for name, value in self.initial_memory.items()}
+            self._memory = {**before, **starts, **kept}
 
     def get_output_value(self, output_name: str) -> Array:
         """An output of the last tick, memory included."""
@@ -272,6 +283,30 @@ def _note(metadata: Mapping[str, str], where: str) -> dict[str, Any] | None:
     except (ValueError, TypeError, LookupError, RecursionError):
         pass
     raise PackageError(f"{where}: its {NOTE!r} note cannot be read")
+
+
+def _kept(note: dict[str, Any] | None) -> set[str]:
+    """Memory that a reset keeps."""
+    states = note["manifest"].get("states", {}) if note else {}
+    return {memory_in(name) for name, spec in states.items() if isinstance(spec, dict) and spec.get("reset") == "keep"}
+
+
+def _initial(note: dict[str, Any] | None, where: str) -> dict[str, Array]:
+    """Memory -> what it starts with."""
+    found: dict[str, Array] = {}
+    try:
+        for name, value in (note or {}).get("initial", {}).items():
+            dtype = np.dtype(value["dtype"])
+            raw = np.frombuffer(base64.b64decode(value["data"]), dtype.newbyteorder("<"))
+            found[memory_in(name)] = raw.astype(dtype).reshape(value["shape"])
+    except (TypeError, LookupError, ValueError) as error:
+        raise PackageError(f"{where}: its {NOTE!r} note cannot be read: initial: {error}") from error
+    return found
+
+
+def _as_many(value: Array, shape: tuple[int, ...]) -> Array:
+    """An initial value, with as many rows as there are."""
+    return np.ascontiguousarray(np.broadcast_to(value, shape))
 
 
 def _loose(note: dict[str, Any] | None) -> set[str]:
