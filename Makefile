@@ -8,7 +8,8 @@ STAMP := $(VENV)/.installed
 RUNTIME_STAMP := $(RUNTIME_VENV)/.installed
 
 # What a package on a robot needs must pass where torch is not even installed.
-RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/verify tests/cli tests/attacks tests/examples
+RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/deploy tests/docs/test_deploy.py tests/verify tests/cli tests/attacks tests/examples
+RUNTIME_TESTS += tests/environment/test_session.py tests/interop/exploy
 
 .PHONY: help setup demo test test-runtime check format bench docs build clean
 
@@ -68,5 +69,5 @@ $(STAMP): pyproject.toml constraints.txt
 
 $(RUNTIME_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RUNTIME_VENV)
-	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e ".[leapp]" pytest hypothesis onnx
+	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e ".[leapp,video]" pytest hypothesis onnx
 	touch $@

@@ -87,7 +87,7 @@ def test_errors_need_nothing_but_python() -> None:
     assert {module.split(".")[0] for module in imported(SOURCE / "errors.py")} <= sys.stdlib_module_names
 
 
-@pytest.mark.parametrize("layer", ["errors", "view", "backends"])
+@pytest.mark.parametrize("layer", ["errors", "deploy", "view", "backends"])
 def test_importing_a_layer_that_names_torch_loads_none_of_it(layer: str) -> None:
     """`backends` says by name where torch is needed, so that a robot can be told what to install."""
     code = f"import sys, ashore.{layer}; print(sorted({{name.split('.')[0] for name in sys.modules}} & {FRAMEWORKS!r}))"

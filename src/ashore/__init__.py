@@ -48,8 +48,8 @@ __all__ = [
 ]
 
 _MODULES = (
-    *("backends", "capture", "cli", "environment", "interop", "package", "processors", "runtime", "spec"),
-    *("verify", "view"),
+    *("backends", "capture", "cli", "deploy", "environment", "interop", "package", "processors", "runtime"),
+    *("spec", "verify", "view"),
 )
 _LAZY = {
     "GraphConfigs": "ashore.capture",

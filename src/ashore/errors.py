@@ -55,6 +55,14 @@ class NonFiniteError(AshoreError):
     """A policy computed a NaN or an infinity where the contract asks for finite values."""
 
 
+class BindError(AshoreError):
+    """A policy and a robot do not fit: a name, a unit, a kind or a rate that one side has and the other has not."""
+
+
+class RobotError(AshoreError):
+    """A robot cannot be opened, read, driven or filmed."""
+
+
 class OrderError(AshoreError):
     """Calls came in an order in which they have no meaning, such as a substep before the first decision."""
 

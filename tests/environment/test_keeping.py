@@ -106,8 +106,6 @@ def test_buffers_and_modes_of_modules_are_put_back() -> None:
 
 
 class Summing(torch.nn.Module):
-    total: torch.Tensor
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("total", torch.zeros(2))
@@ -220,7 +218,7 @@ def test_arrays_are_put_back_in_place() -> None:
         one.record["a"] = 7
         one.x = None
     assert one.x is before
-    assert one.x.tolist() == [0, 1, 2]
+    assert before.tolist() == [0, 1, 2]
     assert one.record["a"].tolist() == [0.0, 0.0]
 
 

@@ -215,7 +215,6 @@ def test_a_result_that_is_not_finite_is_refused_and_changes_nothing(arm: Session
     big = {"memory.filter.in": support.f32(3.4e38, 0), "memory.action.in": support.f32(-3.4e38, 0)}
     with pytest.raises(NonFiniteError, match=r"output 'torque'\[0, 0\] is -inf; expected finite values. Nothing was"):
         arm(**inputs(3), **big, **{"ctx.step_count": np.array(1)})
-    assert arm._count == 1
     after = arm.run(inputs(2))["torque"]
     arm.reset()
     arm.run(inputs(1))

@@ -1,8 +1,7 @@
-"""One environment with every part that people put into theirs: each alone exact or refused by name, and all together."""
+"""Every part that people put into an environment: each alone exact or refused by name, and all of them together."""
 
 from __future__ import annotations
 
-import copy
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -14,7 +13,6 @@ import pytest
 import torch
 
 import ashore
-from ashore.capture.findings import Finding
 from ashore.environment import (
     Connection,
     ExportableActor,
@@ -25,11 +23,10 @@ from ashore.environment import (
     SessionWrapper,
     add_actor_memory,
     evaluate,
-    export_environment,
     export_environment_as_onnx,
     make_exportable_actor,
 )
-from ashore.errors import ExportError, InputError
+from ashore.errors import ExportError
 from environment.worlds import (
     FAST,
     QUIET,
@@ -41,6 +38,7 @@ from environment.worlds import (
     check_package,
     export_world,
     linear,
+    refuse,
     run_alone,
     same,
 )
@@ -310,13 +308,6 @@ def actor_for(make: Callable[..., Any]) -> Callable[[], Any]:
     return lambda: linear(3, width)
 
 
-def refused(make: Callable[..., Any], actor: Any, folder: Path, **options: Any) -> list[Finding]:
-    with pytest.raises(ExportError) as error:
-        export_world(make(seed=1), actor, folder, **options)
-    assert not folder.exists() or not list(folder.iterdir())
-    return list(error.value.findings)
-
-
 # --- each part alone -------------------------------------------------------------------------------------------------
 
 EXACT = [World, Shifted, *map(spelled, SPELLINGS), Delayed, DelayedByCopies, DelayedByList, Scripted, Encoded]
@@ -328,7 +319,7 @@ def test_a_part_alone_is_exact_at_both_rates(make: type[World], tmp_path: Path) 
 
 
 def test_a_ring_with_a_python_pointer_is_refused_by_name(tmp_path: Path) -> None:
-    findings = refused(Ring, actor_for(Ring)(), tmp_path)
+    findings = refuse(Ring(seed=1), actor_for(Ring)(), tmp_path)
     assert findings[0].name in ("python_value", "control_flow")
     assert findings[0].line is not None
     assert findings[0].line.text == "self.ring[:, self.place] = self.q"
@@ -336,14 +327,14 @@ def test_a_ring_with_a_python_pointer_is_refused_by_name(tmp_path: Path) -> None
 
 
 def test_a_queue_that_one_tensor_joins_several_times_is_refused_by_name(tmp_path: Path) -> None:
-    findings = refused(DelayedByDeque, linear(), tmp_path)
+    findings = refuse(DelayedByDeque(seed=1), linear(), tmp_path)
     assert findings[0].name == "control_flow"
     assert findings[0].line is not None
     assert findings[0].line.text == "self.torque = self.waiting.popleft() * 1.0"
 
 
 def test_a_python_gain_that_changes_is_refused_by_name(tmp_path: Path) -> None:
-    findings = refused(Gain, actor_for(Gain)(), tmp_path)
+    findings = refuse(Gain(seed=1), actor_for(Gain)(), tmp_path)
     assert findings[0].name == "python_value"
     assert findings[0].line is not None
     assert findings[0].line.text == "super().process_actions(actions * self.gain)"
@@ -471,8 +462,7 @@ def test_what_crosses_between_the_rates_is_exact(make: type[World], tmp_path: Pa
     check_exact(make, actor_for(make), tmp_path)
 
 
-@pytest.mark.parametrize("decimation", [1, 2, 5])
-@pytest.mark.parametrize("make", [Counting, Felt], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(("make", "decimation"), [(Counting, 1), (Felt, 2), (Counting, 5)])
 def test_any_decimation_is_exact(make: type[World], decimation: int, tmp_path: Path) -> None:
     kind = type(make.__name__, (make,), {"decimation": decimation})
     package = check_exact(kind, actor_for(kind), tmp_path)
@@ -484,8 +474,85 @@ def test_an_output_that_only_decisions_write_is_there_at_every_substep(tmp_path:
     check_exact(Unread, linear, tmp_path)
 
 
-def test_a_clock_that_resets_keep_goes_on_or_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_clock_that_resets_keep_starts_where_it_was_and_goes_on(tmp_path: Path) -> None:
     check_exact(Timed, linear, tmp_path)
+
+
+class Impatient(Filtered):
+    """Refuses to go on for ever."""
+
+    taken = 0
+
+    def step(self, actions: torch.Tensor) -> tuple[Any, Any]:
+        self.taken += 1
+        assert self.taken < 1000, "the recording does not end"
+        return super().step(actions)
+
+
+@pytest.mark.parametrize("episode", [2, 30])
+def test_episodes_of_any_length_are_exact(episode: int, tmp_path: Path) -> None:
+    kind = type("Episodes", (Impatient,), {"episode": episode})
+    export_world(kind(seed=1), linear(), tmp_path)
+    alone = run_alone(kind(seed=2), linear(), 3 * episode + 5)
+    check_package(tmp_path / "policy", alone)
+    check_one_file(tmp_path, alone)
+
+
+def test_a_recording_of_episodes_of_one_decision_ends(tmp_path: Path) -> None:
+    kind = type("Episodes", (Impatient,), {"episode": 1})
+    try:
+        export_world(kind(seed=1), linear(), tmp_path)
+    except ExportError as error:
+        assert "self.actions" in str(error)
+        return
+    alone = run_alone(kind(seed=2), linear(), 5)
+    check_package(tmp_path / "policy", alone)
+    check_one_file(tmp_path, alone)
+
+
+class Modes(World):
+    """Inputs that are no floats."""
+
+    inputs: ClassVar[Mapping[str, Read]] = {
+        **World.inputs,
+        "mode": lambda world: world.mode,
+        "brake": lambda world: world.brake,
+    }
+
+    def make(self) -> None:
+        self.mode = torch.zeros(self.rows, dtype=torch.int64)
+        self.brake = torch.zeros(self.rows, 1, dtype=torch.bool)
+        self.gains = torch.tensor([0.5, 1.0, 2.0])
+
+    def simulate(self) -> None:
+        super().simulate()
+        self.mode = torch.randint(0, 3, (self.rows,), generator=self.generator)
+        self.brake[:] = self.noise(1) > 0.0
+
+    def apply_actions(self) -> None:
+        self.torque = torch.where(self.brake, 0.0, self.target * self.gains[self.mode].unsqueeze(-1))
+
+
+def test_inputs_of_other_dtypes_are_exact(tmp_path: Path) -> None:
+    package = check_exact(Modes, linear, tmp_path)
+    assert package.manifest.inputs["mode"].dtype == "int64"
+    assert package.manifest.inputs["brake"].dtype == "bool"
+
+
+DONES: dict[str, Callable[[bool], Any]] = {
+    "a tensor": lambda done: torch.tensor([[done]]),
+    "an array": lambda done: np.array([done]),
+    "a number": float,
+}
+
+
+@pytest.mark.parametrize("form", DONES)
+def test_a_step_may_say_in_many_ways_that_there_was_a_reset(form: str, tmp_path: Path) -> None:
+    def step(self: World, actions: torch.Tensor) -> tuple[Any, Any]:
+        obs, done = World.step(self, actions)
+        return obs, DONES[form](done)
+
+    check_exact(type("Saying", (World,), {"step": step}), linear, tmp_path)
 
 
 # --- actors ----------------------------------------------------------------------------------------------------------
@@ -508,6 +575,49 @@ class PlainGru(torch.nn.Module):
         self.hidden = None
 
 
+class Remembering(torch.nn.Module):
+    """A buffer that is rebound."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(6)
+        self.net = torch.nn.Linear(7, 2)
+        self.register_buffer("kept", torch.zeros(1, 2))
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        self.kept = 0.5 * self.kept + self.net(obs)
+        return torch.tanh(self.kept)
+
+    @torch.jit.export
+    def reset(self, dones: torch.Tensor) -> None:
+        self.kept = torch.zeros(1, 2)
+
+
+class Unforgetting(torch.nn.Module):
+    """The same without a reset: its memory goes on over episodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Remembering()
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.inner(obs)
+
+
+class Leaky:
+    """No module at all."""
+
+    def __init__(self) -> None:
+        self.net, self.last = linear(4), torch.zeros(1, 2)
+
+    def __call__(self, obs: torch.Tensor) -> torch.Tensor:
+        self.last = 0.9 * self.last + 0.1 * self.net(obs)
+        return self.last
+
+    def reset(self, dones: torch.Tensor) -> None:
+        self.last = torch.zeros(1, 2)
+
+
 def function(obs: torch.Tensor) -> torch.Tensor:
     return torch.tanh(obs[:, :2] - 0.3 * obs[:, 5:7])
 
@@ -522,6 +632,9 @@ ACTORS: dict[str, Callable[[], Any]] = {
     "traced": lambda: torch.jit.trace(linear(4), torch.zeros(1, 7)),
     "wrapped": lambda: make_exportable_actor(linear(4)),
     "recurrent": PlainGru,
+    "scripted, with memory": lambda: torch.jit.script(Remembering().eval()),
+    "object with memory": Leaky,
+    "never reset": lambda: Unforgetting().eval(),
 }
 
 
@@ -664,7 +777,10 @@ def test_nested_groups_prefix_every_name(tmp_path: Path) -> None:
 
 def test_a_connection_is_part_of_what_observations_are_computed_from(tmp_path: Path) -> None:
     class Estimated(World):
-        inputs: ClassVar[Mapping[str, Read]] = {"measured": lambda world: world.q, "command": lambda world: world.command}
+        inputs: ClassVar[Mapping[str, Read]] = {
+            "measured": lambda world: world.q,
+            "command": lambda world: world.command,
+        }
 
         def make(self) -> None:
             self.estimate = torch.zeros(self.rows, 2)
@@ -699,13 +815,19 @@ def test_a_connection_is_part_of_what_observations_are_computed_from(tmp_path: P
 class ByRow(Felt):
     """Each row ends its episodes by itself."""
 
+    taken = 0
+
+    def ended(self) -> torch.Tensor:
+        return torch.tensor([(self.taken + row) % (5 + row) == 0 for row in range(self.rows)])
+
     def step(self, actions: torch.Tensor) -> tuple[Any, Any]:
         self.process_actions(actions)
         for _ in range(self.decimation):
             self.apply_actions()
             self.simulate()
-        self.since_reset += 1
-        done = torch.tensor([(self.since_reset + row) % (5 + row) == 0 for row in range(self.rows)])
+        self.taken += 1
+        assert self.taken < 1000, "the recording does not end"
+        done = self.ended()
         self.actions[done] = 0.0
         self.smooth[done] = 0.25
         self.q[done] = 0.3 * self.noise(2)[done]
@@ -719,7 +841,7 @@ def three(kind: type[World]) -> Callable[..., World]:
     return lambda seed: kind(seed=seed, rows=3)
 
 
-@pytest.mark.parametrize("kind", [Felt, ByRowInPlace, ByRow, Whole], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [ByRow, Whole], ids=lambda kind: kind.__name__)
 def test_several_environments_become_a_package_for_one(kind: type[World], tmp_path: Path) -> None:
     make, actor = three(kind), actor_for(kind)
     package = export_world(make(seed=1), actor(), tmp_path)
@@ -731,7 +853,7 @@ def test_several_environments_become_a_package_for_one(kind: type[World], tmp_pa
         check_one_file(tmp_path, alone, row)
 
 
-@pytest.mark.parametrize("kind", [Felt, ByRowInPlace, Whole], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [ByRowInPlace, Whole], ids=lambda kind: kind.__name__)
 def test_several_environments_become_a_symbolic_batch(kind: type[World], tmp_path: Path) -> None:
     make, actor = three(kind), actor_for(kind)
     package = export_world(make(seed=1), actor(), tmp_path, batch="dynamic")
@@ -756,12 +878,37 @@ def test_several_environments_with_a_gru_are_exact_row_by_row(tmp_path: Path) ->
         check_one_file(tmp_path, alone, row)
 
 
+class Restless(ByRow):
+    """A row is reset at every decision, as among very many rows."""
+
+    def ended(self) -> torch.Tensor:
+        return torch.tensor([self.taken % self.rows == row for row in range(self.rows)])
+
+
+class Crowd(ByRow):
+    """So many rows that some end at nearly every decision, wherever chance in the simulator lets them."""
+
+    def ended(self) -> torch.Tensor:
+        return torch.rand(self.rows, generator=self.generator) < 0.1
+
+
+@pytest.mark.parametrize(("kind", "rows"), [(Restless, 5), (Crowd, 64)])
+def test_rows_of_which_some_are_always_being_reset_are_exact(kind: type[World], rows: int, tmp_path: Path) -> None:
+    export_world(kind(seed=1, rows=rows), linear(3, 9), tmp_path)
+    alone = run_alone(kind(seed=2, rows=rows), linear(3, 9), 30)
+    for row in (0, rows - 1):
+        check_package(tmp_path / "policy", alone, row)
+        check_one_file(tmp_path, alone, row)
+
+
 # --- afterwards ------------------------------------------------------------------------------------------------------
 
 
 def everything(world: World, actor: Any) -> dict[str, Any]:
     """All that an export could have changed: tensors with their memory, attributes, weights, random numbers to come."""
-    tensors = {name: (id(one), one.data_ptr(), one.tolist()) for name, one in vars(world).items() if torch.is_tensor(one)}
+    tensors = {
+        name: (id(one), one.data_ptr(), one.tolist()) for name, one in vars(world).items() if torch.is_tensor(one)
+    }
     plain = {name: one for name, one in vars(world).items() if isinstance(one, int | float | bool)}
     weights = {name: one.tolist() for name, one in actor.state_dict().items()}
     streams = (

@@ -1,5 +1,4 @@
 """The program of Exploy's tutorial, which must run here with only its import lines changed."""
-# ruff: noqa
 # pyright: basic
 
 import pathlib

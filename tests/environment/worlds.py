@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import pytest
 import torch
 
 import ashore
+from ashore.capture.findings import Finding
 from ashore.environment import (
     ExportableEnvironment,
     Input,
@@ -23,6 +25,7 @@ from ashore.environment import (
     SessionWrapper,
     export_environment_as_onnx,
 )
+from ashore.errors import ExportError
 from ashore.package import Package
 
 Arrays: TypeAlias = dict[str, np.ndarray]
@@ -213,8 +216,9 @@ def run_alone(world: Any, actor: Actor, decisions: int) -> list[Decision]:
     try:
         resets, obs = [True] * world.rows, world.observe()
         for _ in range(decisions):
-            if any(resets) and hasattr(actor, "reset"):
-                actor.reset(torch.tensor(resets))  # type: ignore[attr-defined]
+            reset = getattr(actor, "reset", None)
+            if any(resets) and callable(reset):
+                reset(torch.tensor(resets))
             found.append(Decision(resets, seen, named(obs)))
             actions = actor(obs)
             found[-1].actions = actions.numpy().copy()
@@ -232,8 +236,9 @@ def named(obs: Any, prefix: str = "obs") -> Arrays:
     return {key: value for name, one in obs.items() for key, value in named(one, f"{prefix}.{name}").items()}
 
 
-def of_row(values: Arrays, row: int) -> Arrays:
-    return {name: value[row : row + 1] for name, value in values.items()}
+def of_row(values: Arrays, row: int, rows: int) -> Arrays:
+    """What one of several rows has, as a batch of one."""
+    return dict(values) if rows == 1 else {name: value[row : row + 1] for name, value in values.items()}
 
 
 # --- comparing -------------------------------------------------------------------------------------------------------
@@ -245,33 +250,41 @@ def export_world(world: Any, actor: Actor, folder: Path, **options: Any) -> Pack
     return export_environment_as_onnx(Adapter(world), actor, folder, "policy.onnx", **given)
 
 
+def refuse(world: Any, actor: Actor, folder: Path, **options: Any) -> list[Finding]:
+    """Export a world, which must fail and leave nothing behind; what stands against it."""
+    with pytest.raises(ExportError) as error:
+        export_world(world, actor, folder / "refused", **options)
+    assert not (folder / "refused").exists()
+    return [one for one in error.value.findings if isinstance(one, Finding)]
+
+
 def check_package(path: Path, alone: list[Decision], row: int = 0, atol: float = ATOL) -> None:
     """A package, running freely at both rates, gives what one row of a world gave by itself."""
-    policy = ashore.load(path)
+    policy, rows = ashore.load(path), len(alone[0].resets)
     for index, one in enumerate(alone):
         if one.resets[row]:
             policy.reset()
-        inputs = of_row(one.inputs, row)
+        inputs = of_row(one.inputs, row, rows)
         got = policy.step({name: inputs[name] for name in policy.step_inputs})
-        same(got, {**of_row(one.obs, row), "actions": one.actions[row : row + 1]}, f"decision {index}", atol)
+        same(got, {**of_row(one.obs, row, rows), "actions": one.actions[row : row + 1]}, f"decision {index}", atol)
         for tick, (before, after) in enumerate(one.ticks):
-            inputs = of_row(before, row)
+            inputs = of_row(before, row, rows)
             got = policy.substep({name: inputs[name] for name in policy.substep_inputs})
-            same(got, of_row(after, row), f"decision {index}, tick {tick}", atol)
+            same(got, of_row(after, row, rows), f"decision {index}, tick {tick}", atol)
 
 
 def check_one_file(folder: Path, alone: list[Decision], row: int = 0, atol: float = ATOL) -> None:
     """So does the one file, which counts ticks and feeds memory back by itself."""
-    wrapper = SessionWrapper(folder, "policy.onnx", optimize=False)
+    wrapper, rows = SessionWrapper(folder, "policy.onnx", optimize=False), len(alone[0].resets)
     for index, one in enumerate(alone):
         if one.resets[row]:
             wrapper.reset()
         for tick, (before, after) in enumerate(one.ticks):
-            given = {**of_row(before, row), **(of_row(one.inputs, row) if tick == 0 else {})}
+            given = {**of_row(before, row, rows), **(of_row(one.inputs, row, rows) if tick == 0 else {})}
             got = wrapper.run({name: given[name] for name in given if name in wrapper.input_names})
-            expected = of_row(after, row)
+            expected = of_row(after, row, rows)
             if tick == 0:
-                expected |= {**of_row(one.obs, row), "actions": one.actions[row : row + 1]}
+                expected |= {**of_row(one.obs, row, rows), "actions": one.actions[row : row + 1]}
             same(got, expected, f"decision {index}, tick {tick}", atol)
 
 

@@ -21,7 +21,7 @@ from ashore.capture.liveness import Liveness
 from ashore.capture.naming import spoken, state_name, unique
 from ashore.capture.operations import Ref, is_random, schema_name
 from ashore.capture.steps import Step, Steps
-from ashore.capture.tape import Capture, Held, Name
+from ashore.capture.tape import Capture, Held, Name, Tape
 from ashore.capture.tensors import Place, place_of, snapshot
 from ashore.capture.variables import Origin, Sighting, Variable, Variables, changed
 from ashore.spec import RATES, Rate
@@ -81,8 +81,18 @@ class Analysis:
         found: dict[str, tuple[Carried, Origin]] = {}
         for carried in self.everything:
             origin = carried.origins.get(self.steps.rate)
-            if origin is not None and not self._hands_on(carried, origin):
+            if origin is not None and origin.source.rate == self.steps.rate and not self._hands_on(carried, origin):
                 found.setdefault(carried.name, (carried, origin))
+        return found
+
+    def moves(self) -> dict[str, tuple[Carried, Carried]]:
+        """State -> (it, another): what a decision leaves in it is what the other was before."""
+        found: dict[str, tuple[Carried, Carried]] = {}
+        for carried in self.everything if self.steps.rate == "policy" else ():
+            origin = carried.origins.get("policy")
+            others = [one for one in self.everything if origin is not None and one.variable == origin.source]
+            if others and others[0].variable.rate != "policy":
+                found[carried.name] = carried, others[0]
         return found
 
     def _hands_on(self, carried: Carried, origin: Origin) -> bool:
@@ -178,9 +188,8 @@ def _carry(result: Analysis, carried: Carried) -> None:
 
 def _left(result: Analysis) -> Iterator[Variable]:
     """What steps of this rate leave for later ones, of this rate or the other."""
-    for carried in list(result.everything):
-        if (origin := carried.origins.get(result.steps.rate)) is not None:
-            yield origin.source
+    sources = [origin.source for carried in result.everything for origin in carried.origins.values()]
+    yield from (source for source in sources if source.rate == result.steps.rate)
 
 
 def _liveness(result: Analysis) -> Liveness:
@@ -215,6 +224,9 @@ def _classify(result: Analysis, variable: Variable, named: Mapping[int, str]) ->
     elif _drawn_by_reset(result, variable) and not _moves_within(result.variables.sightings(variable)):
         message = f"{spoken(capture)} is drawn at random by a reset"
         result.findings.append(Finding("reset_value", message, capture.line, capture.path))
+    elif _reset_from_inputs(result, variable):
+        message = f"{spoken(capture)} is made by a reset from an input"
+        result.findings.append(Finding("reset_value", message, capture.line, capture.path))
     elif _made_from_inputs(result, variable):
         message = f"{spoken(capture)} was made by an earlier step from its inputs, and not again"
         result.findings.append(Finding("first_step", message, capture.line, capture.path))
@@ -244,8 +256,8 @@ def _is_left_by_other(one: Carried, variable: Variable, origins: Mapping[Rate, O
     if one.variable.rate == variable.rate:
         return False
     theirs, ours = one.origins.get(variable.rate), origins.get(one.variable.rate)
-    return (theirs is not None and theirs.source.slot == variable.slot) or (
-        ours is not None and ours.source.slot == one.variable.slot
+    return (theirs is not None and theirs.source[::2] == variable[::2]) or (
+        ours is not None and ours.source[::2] == one.variable[::2]
     )
 
 
@@ -257,11 +269,29 @@ def _moves_within(sightings: list[Sighting]) -> bool:
 def _drawn_by_reset(result: Analysis, variable: Variable) -> bool:
     """Whether what looks like a constant was made of random numbers when an episode began."""
     for sighting in result.variables.sightings(variable):
-        tape = sighting.step.resetting
+        tape = result.steps.reset_before(sighting.step)
         if tape is None:
             continue
         for slot in tape.slots_at(sighting.capture.place):
             if any(is_random(tape.ops[index]) for index in Liveness(tape, [slot], ()).ops):
+                return True
+    return False
+
+
+def made_from_inputs(tape: Tape, live: Liveness, timeline: list[Step]) -> bool:
+    """Whether what matters of a reset looks at declared inputs, also if it had given them values before."""
+    inputs = {one.place[0] for step in timeline for one in step.tape.inputs.values()}
+    looked_at = (slot for index in live.ops for slot in tape.ops[index].reads())
+    return any(tape.place(slot)[0] in inputs for slot in looked_at)
+
+
+def _reset_from_inputs(result: Analysis, variable: Variable) -> bool:
+    """Whether what looks like a constant was computed by a reset from what is an input."""
+    for sighting in result.variables.sightings(variable):
+        tape = result.steps.reset_before(sighting.step)
+        slots = [] if tape is None else tape.slots_at(sighting.capture.place)
+        for slot in (slot for slot in slots if tape is not None and slot not in tape.captures):
+            if tape is not None and made_from_inputs(tape, Liveness(tape, [slot], ()), result.steps.timeline):
                 return True
     return False
 

@@ -40,6 +40,8 @@ _CREATIONS = (
 _TRIAL_ROWS = (7, 11)
 _TRIALS = 256
 _WATCHED = 2
+_FAR = 10.0
+"""How far the other rows are moved: a limit may be far away."""
 
 
 @dataclass
@@ -204,7 +206,7 @@ class _Trial:
         axis = self.axes.get(value)
         if axis is None or not tensor.is_floating_point():
             return tensor.clone()
-        noise = torch.randn(tensor.shape, generator=generator).to(tensor.dtype) * 0.1
+        noise = torch.randn(tensor.shape, generator=generator).to(tensor.dtype) * _FAR
         noise.select(axis, _WATCHED).zero_()
         return tensor + noise
 

@@ -88,6 +88,11 @@ class _Builder:
                 self._program.next[name] = value
                 value = self._source("state", name)
 
+        for carried, other in self._analysis.moves().values():
+            self._add_states(carried)
+            self._add_states(other)
+            self._program.next[carried.name] = self._source("state", waiting(other)[-1])
+
     def _add_states(self, carried: Carried) -> None:
         for name in waiting(carried):
             known = self._states.setdefault(

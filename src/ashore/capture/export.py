@@ -118,7 +118,7 @@ def _understand(session: Session, options: ExportOptions) -> Assembly:
         return _understand(session, options)
     for program in programs.values():
         fold_masks(program)
-    rollout = roll_out(analyses, programs)
+    rollout = roll_out(analyses, programs, exclusive=session.exclusive)
     findings += rollout.findings
     _judge(findings, options.allow if rollout.states else ())
     findings += _found_states(programs, set(named.values()))

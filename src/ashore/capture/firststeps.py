@@ -7,21 +7,25 @@ the same next states, then the initial value explains the first step. Otherwise 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 
 from ashore.capture.analysis import Analysis, Carried
 from ashore.capture.operations import is_random
 from ashore.capture.program import Program, execute
+from ashore.capture.starts import decided_slots
 from ashore.capture.steps import Step
 from ashore.capture.tape import Name
 from ashore.capture.tensors import close, snapshot
 
-_DRAWS = 3
+_SCALES = (1.0, 10.0, 1000.0)
+"""How far the other inputs are from the recorded ones: a limit may be far away."""
 
 
-def is_explained(analysis: Analysis, program: Program, step: Step, start: Mapping[str, torch.Tensor]) -> bool:
+def is_explained(
+    analysis: Analysis, program: Program, step: Step, start: Mapping[str, torch.Tensor], decided: Collection[str]
+) -> bool:
     """Whether a program gives what the first step of an episode would have given, whatever its inputs.
 
     Args:
@@ -29,13 +33,16 @@ def is_explained(analysis: Analysis, program: Program, step: Step, start: Mappin
         program: what to run.
         step: a first step.
         start: the states to start with.
+        decided: states that decisions write before a substep finds them, so that they are as good as inputs.
     """
+    slots = decided_slots(analysis, step, decided)
     generator = torch.Generator().manual_seed(0)
-    for _ in range(_DRAWS):
-        inputs = {name: _other(step.tape.inputs[name].value, generator) for name in program.inputs}
+    for scale in _SCALES:
+        inputs = {name: _other(step.tape.inputs[name].value, generator, scale) for name in program.inputs}
+        left = {name: _other(step.tape.captures[slot].value, generator, scale) for name, slot in slots.items()}
         try:
-            outputs, states = _replay(analysis, step, inputs)
-            wanted, following = program.run(inputs, start)
+            outputs, states = _replay(analysis, step, inputs, {slots[name]: value for name, value in left.items()})
+            wanted, following = program.run(inputs, {**start, **left})
         except (RuntimeError, IndexError, ValueError):  # inputs that the code cannot work with
             continue
         if not all(close(outputs[name], value) for name, value in wanted.items()):
@@ -46,12 +53,13 @@ def is_explained(analysis: Analysis, program: Program, step: Step, start: Mappin
 
 
 def _replay(
-    analysis: Analysis, step: Step, inputs: dict[Name, torch.Tensor]
+    analysis: Analysis, step: Step, inputs: dict[Name, torch.Tensor], found: dict[int, torch.Tensor]
 ) -> tuple[dict[Name, torch.Tensor], dict[str, torch.Tensor]]:
     """What the operations of a step give on other inputs: its outputs, and the states that the next step finds."""
     tape = step.tape
     values = {slot: capture.value.clone() for slot, capture in tape.captures.items()}
     values |= {one.slot: one.value.clone() for one in tape.given() if not one.inner}
+    values |= {slot: value.clone() for slot, value in found.items()}
     values |= {tape.inputs[name].slot: value.clone() for name, value in inputs.items()}
     outputs: dict[Name, torch.Tensor] = {}
     with torch.no_grad():
@@ -62,8 +70,8 @@ def _replay(
                     values |= {slot: snapshot(tape.tensor(slot)) for slot in op.results if slot is not None}
                 else:
                     execute([op], values)
-    found = {carried.name: _left(analysis, carried, step) for carried in analysis.everything}
-    return outputs, {name: values[slot] for name, slot in found.items() if slot is not None}
+    left = {carried.name: _left(analysis, carried, step) for carried in analysis.everything}
+    return outputs, {name: values[slot] for name, slot in left.items() if slot is not None}
 
 
 def _left(analysis: Analysis, carried: Carried, step: Step) -> int | None:
@@ -77,7 +85,7 @@ def _left(analysis: Analysis, carried: Carried, step: Step) -> int | None:
     return slots[-1] if slots else None
 
 
-def _other(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _other(value: torch.Tensor, generator: torch.Generator, scale: float) -> torch.Tensor:
     if not value.is_floating_point():
         return value
-    return value + torch.randn(value.shape, generator=generator).to(value.dtype)
+    return value + scale * torch.randn(value.shape, generator=generator).to(value.dtype)

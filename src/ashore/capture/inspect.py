@@ -88,6 +88,9 @@ def _other_path(analysis: Analysis, step: Step) -> Finding | None:
             return Finding("python_value", message, op.line)
         if any(crossed(left.slot, right.slot) for left, right in _pairs(op, other)):
             return Finding("control_flow", f"{_named(op)} works on other tensors in other steps", op.line)
+        if any(_is_made_here(analysis, step, left.slot, right.slot) for left, right in _pairs(op, other)):
+            message = f"steps do different things: what {_named(op)} works on is changed before it in some steps only"
+            return Finding("control_flow", message, op.line)
     for name, declared in analysis.steps.reference.tape.outputs.items():
         other = step.tape.outputs[name].slot
         if crossed(declared.slot, other):
@@ -119,10 +122,20 @@ def _crossing(analysis: Analysis, step: Step) -> Callable[[int, int], bool]:
     return lambda ours, other: ours not in found and ours in theirs and other not in theirs[ours]
 
 
+def _is_made_here(analysis: Analysis, step: Step, ours: int, theirs: int) -> bool:
+    """Whether the reference finds a tensor, where another step works on something that it made itself."""
+    made = {slot for op in step.tape.ops for slot in op.results if slot not in op.reads()}
+    found = {*step.tape.captures, *(one.slot for one in step.tape.given())}
+    return ours in analysis.steps.reference.tape.captures and theirs in made and theirs not in found
+
+
 def _extra_writes(analysis: Analysis, step: Step) -> Op | None:
     """An operation of another step that writes into what matters there, and that the reference does not do."""
     matched = set(analysis.steps.match(step).values())
     wanted = {step.tape.groups[out.slot] for out in step.tape.outputs.values()}
+    for variable in analysis.carried:
+        place = analysis.variables.place(step, variable)
+        wanted |= set() if place is None else {step.tape.groups[place[1]]}
     for index, op in enumerate(step.tape.ops):
         if index not in matched and op.mutates & wanted:
             return op

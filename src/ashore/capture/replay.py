@@ -6,7 +6,7 @@ step and over whole episodes, before anything is exported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -36,8 +36,14 @@ class Rollout:
     findings: list[Finding] = field(default_factory=list)
 
 
-def roll_out(analyses: Analyses, programs: Programs) -> Rollout:
-    """Complete the states of the programs, and run them over the recording."""
+def roll_out(analyses: Analyses, programs: Programs, *, exclusive: bool = False) -> Rollout:
+    """Complete the states of the programs, and run them over the recording.
+
+    Args:
+        analyses: what is known about the steps.
+        programs: what they do.
+        exclusive: whether nothing but steps and resets may write into states, even if that changes nothing.
+    """
     starts, timeline, states = Starts(analyses), analyses["policy"].steps.timeline, all_states(programs)
     rollout = Rollout()
     unknown, unseen = _set_initial(states, starts, timeline)
@@ -56,9 +62,11 @@ def roll_out(analyses: Analyses, programs: Programs) -> Rollout:
             seen = starts.opening(step)
             if step.index:
                 rollout.findings += _resets(states, current, seen, votes, starts.what_reset_did(step), step.rows)
-            current = {name: seen.get(name, state.start) for name, state in states.items()}
+            before = current if step.rows is not None and step.index else {}
+            current = {name: seen.get(name, before.get(name, state.start)) for name, state in states.items()}
         else:
             rollout.findings += _outside_writes(states, current, starts.at(step))
+            rollout.findings += _touched(states, starts.touched(step)) if exclusive else ()
         program = programs[step.rate]
         inputs = {name: step.tape.inputs[name].value for name in program.inputs}
         outputs, current = program.run(inputs, current)
@@ -93,7 +101,9 @@ def _first_steps(
 ) -> Iterator[Finding]:
     """First steps of episodes that do something else than later ones, and that no initial state explains."""
     odd = [step for step in analysis.steps.all if step.opening and _odd_line(analysis, step) is not None]
-    unexplained = [step for step in odd if not is_explained(analysis, program, step, _start(states, starts, step))]
+    unexplained = [
+        step for step in odd if not is_explained(analysis, program, step, _start(states, starts, step), starts.decided)
+    ]
     if not unexplained:
         return
     doubtful = starts.from_inputs | unseen
@@ -137,13 +147,20 @@ def _resets(
             continue
         state, start, left = states[name], states[name].start, before[name]
         if rows is not None:
-            others = tuple(not row for row in rows)
-            if not close(_of_rows(value, others), _of_rows(left, others)):
+            axis = _axis_of_rows(value, left, rows)
+            if axis is None and len(rows) in value.shape:
                 message = f"a reset of some rows changed the state {name} of the others"
                 yield Finding("reset_value", message, state.line, state.path or name)
-            value, start, left = (_of_rows(one, rows) for one in (value, start, left))
+            value, start, left = (_of_rows(one, axis, rows) for one in (value, start, left))
+        if effects.get(name) == "from_inputs":
+            message = f"a reset made the state {name} from an input"
+            yield Finding("reset_value", message, state.line, state.path or name)
+            continue
         restored, kept = same(value, start), close(value, left)
-        if restored != kept:
+        if kept and not restored and rows is None and effects.get(name) == "unclear":
+            message = f"a reset changes the state {name} in part or within limits, which no rule for resets can say"
+            yield Finding("reset_value", message, state.line, state.path or name)
+        elif restored != kept:
             votes[name].add("initial" if restored else "keep")
         elif restored and effects.get(name) == "kept":  # its value tells nothing, but nobody wrote to it
             votes[name].add("keep")
@@ -157,9 +174,15 @@ def _resets(
             yield Finding("reset_value", message, state.line, state.path or name)
 
 
-def _of_rows(value: torch.Tensor, rows: tuple[bool, ...]) -> torch.Tensor:
-    """Some rows of a state; all of one that has no axis of as many."""
-    axis = next((axis for axis, length in enumerate(value.shape) if length == len(rows)), None)
+def _axis_of_rows(value: torch.Tensor, left: torch.Tensor, rows: tuple[bool, ...]) -> int | None:
+    """The axis of a state along which a reset of some rows left the others alone, or None."""
+    others = tuple(not row for row in rows)
+    axes = [axis for axis, length in enumerate(value.shape) if length == len(rows)]
+    return next((axis for axis in axes if close(_of_rows(value, axis, others), _of_rows(left, axis, others))), None)
+
+
+def _of_rows(value: torch.Tensor, axis: int | None, rows: tuple[bool, ...]) -> torch.Tensor:
+    """Some rows of a state; all of one that has no rows."""
     return value if axis is None else value.index_select(axis, torch.tensor(rows).nonzero().flatten())
 
 
@@ -187,6 +210,15 @@ def _outside_writes(states: States, expected: Tensors, seen: Tensors) -> Iterato
         if name in expected and not close(value, expected[name]):
             state = states[name]
             message = f"the state {name} was changed between steps: {_first_difference(expected[name], value)}"
+            yield Finding("outside_write", message, state.line, state.path or name)
+
+
+def _touched(states: States, names: Iterable[str]) -> Iterator[Finding]:
+    """States that something outside of the steps wrote into, though it changed nothing while that was recorded."""
+    for name in names:
+        if name in states:
+            state = states[name]
+            message = f"something outside of the parts that are exported writes into the state {name}"
             yield Finding("outside_write", message, state.line, state.path or name)
 
 

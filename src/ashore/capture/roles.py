@@ -27,13 +27,26 @@ def role_of(program: Program, state: ProgramState) -> Role:
         return "counter"
     if any(name.startswith(_SHIFTS) for name in names) or _written_in_parts(program, makers):
         return "history"
-    own = {value for value, source in program.sources.items() if source.is_state(state.name)}
-    if any(_name(op).startswith(_ARITHMETIC) and own.intersection(op.reads()) for op in makers):
+    if _moves_from_itself(program, state.name, following):
         return "filter"
     copied = {following, *(value for op in makers if _name(op) in _COPIES for value in op.reads())}
     if _scaled(program, copied) & set(program.outputs.values()):
         return "last_action"
     return "memory"
+
+
+def _moves_from_itself(program: Program, name: str, following: int) -> bool:
+    """Whether a state is computed from what it was, by arithmetic alone."""
+    own = {value for value, source in program.sources.items() if source.is_state(name)}
+    groups, calculated = {program.group(following)}, False
+    for op in reversed(program.ops):
+        if not groups & op.makes(program.group) or not _name(op).startswith((*_ARITHMETIC, *_COPIES, "clamp", "clip")):
+            continue
+        calculated = calculated or _name(op).startswith(_ARITHMETIC)
+        if calculated and own.intersection(op.reads()):
+            return True
+        groups |= {program.group(read) for read in op.reads()}
+    return False
 
 
 def _scaled(program: Program, values: set[int]) -> set[int]:

@@ -54,6 +54,9 @@ class Session:
         self.targets: dict[str, dict[str, int]] = {}
         """Node -> ``opset`` and ``ir_version``, where the user chose them for it."""
 
+        self.exclusive = False
+        """Whether only the steps and resets may write into states, even if that changes nothing."""
+
         self.static: set[Name] = set()
         """Outputs that are meant to be constant."""
 
@@ -101,11 +104,13 @@ class Session:
         if tape is None or not (tape.inputs or tape.outputs):
             return
         tape.finish()
-        if self._reset:
+        if self._reset and self._rows is None:
             self._opened = set()
         opening = self._rate not in self._opened
         self._opened.add(self._rate)
-        self._steps.append(Step(len(self._steps), tape, self._reset, self._resetting, self._rate, opening, self._rows))
+        between = None if self._reset else self._gap
+        reset = self._reset, self._resetting
+        self._steps.append(Step(len(self._steps), tape, *reset, self._rate, opening, self._rows, between))
         self._reset, self._resetting, self._rows, self._gap = False, None, None, None
 
     def pause(self) -> None:
@@ -134,12 +139,10 @@ class Session:
             return
         self._reset, self._resetting = True, gap
         self._rows = None if all(rows) else tuple(rows)
-        if self._rows is None:
-            tape.untouch(gap.written())
-            self._touched = {
-                rate: {memory: tensor for memory, tensor in known.items() if memory not in gap.written()}
-                for rate, known in self._touched.items()
-            }
+        written = gap.written()
+        tape.untouch(written)
+        for rate, known in self._touched.items():
+            self._touched[rate] = {memory: tensor for memory, tensor in known.items() if memory not in written}
 
     def resume_reset(self) -> None:
         """Go on with what may be a reset, in the middle of the step that follows it."""

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
 from typing import Literal, TypeAlias
 
 import torch
 
-from ashore.capture.analysis import Analyses, Carried
+from ashore.capture.analysis import Analyses, Analysis, Carried, made_from_inputs
 from ashore.capture.build import waiting
 from ashore.capture.liveness import Liveness
-from ashore.capture.operations import is_seeded
+from ashore.capture.operations import is_random, is_seeded
 from ashore.capture.program import execute
 from ashore.capture.steps import Step
 from ashore.capture.tape import Tape
-from ashore.capture.tensors import same
+from ashore.capture.tensors import same, snapshot
 
 Tensors = dict[str, torch.Tensor]
-ResetEffect: TypeAlias = Literal["kept", "restored", "unclear"]
+ResetEffect: TypeAlias = Literal["kept", "restored", "unclear", "from_inputs"]
+
+
+_FAR = (1, 100, -100)
+"""How far other values are from the recorded ones: a limit may be far away."""
 
 
 class Starts:
@@ -29,7 +34,8 @@ class Starts:
 
     def __init__(self, analyses: Analyses) -> None:
         self._analyses = analyses
-        self.decided = set(analyses["policy"].writes()) if "substep" in analyses else set[str]()
+        self._moves = analyses["policy"].moves()
+        self.decided = {*analyses["policy"].writes(), *self._moves} if "substep" in analyses else set[str]()
         """States that decisions write before a substep can find them."""
 
         self._known: dict[int, Tensors] = {}
@@ -42,6 +48,22 @@ class Starts:
             self._known[step.index] = self._look(step)
         return self._known[step.index]
 
+    def touched(self, step: Step) -> list[str]:
+        """States that a step found written to since the one before it, by something that was not recorded."""
+        analysis, found = self._analyses[step.rate], list[str]()
+        before = next(analysis.steps.before(step), None)
+        deciding = step if step.rate == "policy" or before is None else before
+        for carried in analysis.carried.values():
+            place = analysis.variables.place(step, carried.variable)
+            capture = None if place is None else step.tape.captures.get(place[1])
+            if capture is None or not capture.touched:
+                continue
+            # Writing by a mask that chooses nothing is what resets do when there is none.
+            listened = deciding.between is not None and capture.place[0] in deciding.between.written()
+            if not listened or self._effect(carried, step, deciding, deciding.between) != "kept":
+                found.append(carried.name)
+        return found
+
     def opening(self, step: Step) -> Tensors:
         """The same for all states when an episode starts: those that substeps find first are as the first finds them.
 
@@ -49,7 +71,10 @@ class Starts:
         """
         found = self.at(step)
         for later in self._first_substep(step):
-            found = {name: value for name, value in self.at(later).items() if name not in self.decided} | found
+            seen = self.at(later)
+            found = {name: value for name, value in seen.items() if name not in self.decided} | found
+            # What a decision moved elsewhere before it wrote something new shows what was there.
+            found = {other.name: seen[name] for name, (_, other) in self._moves.items() if name in seen} | found
         return found
 
     def _first_substep(self, step: Step) -> list[Step]:
@@ -79,26 +104,41 @@ class Starts:
 
     def _reset_effect(self, carried: Carried, first: Step, step: Step) -> ResetEffect:
         """What was done to a state before `step`, as the first step of its rate finds it."""
+        return self._effect(carried, first, step, step.resetting)
+
+    def _effect(self, carried: Carried, first: Step, step: Step, tape: Tape | None) -> ResetEffect:
+        """What was done to a state before `step`, as `first` finds it."""
         analysis = self._analyses[first.rate]
         place = analysis.variables.place(first, carried.variable)
         capture = None if place is None else first.tape.captures.get(place[1])
-        if capture is None or step.resetting is None:
+        if capture is None or tape is None:
             return "restored"  # the step makes it anew, or nobody said what was done
-        before, tape = analysis.steps.timeline[step.index - 1].tape, step.resetting
+        earlier = analysis.steps.timeline[: step.index]
+        before = [next(one.tape for one in reversed(earlier) if one.rate == rate) for rate in self._analyses]
         made = tape.slots_at(capture.place)
         if not made:
-            return "kept" if before.slots_at(capture.place) and not tape.writes_at(capture.place) else "restored"
-        # Do what the reset did to another value: does the initial value come out?
+            known = any(one.slots_at(capture.place) for one in before)
+            return "kept" if known and not tape.writes_at(capture.place) else "restored"
         live = Liveness(tape, made[-1:], ())
-        values: dict[int, torch.Tensor] = {}
-        for slot, one in tape.captures.items():
-            values[slot] = _another(one.value) if before.slots_at(one.place) else one.value.clone()
-        given = {slot: value.clone() for slot, value in values.items()}
-        with torch.no_grad():
-            execute([tape.ops[index] for index in sorted(live.ops)], values)
-        if same(values[made[-1]], capture.value):
-            return "restored"
-        return "kept" if made[-1] in given and same(values[made[-1]], given[made[-1]]) else "unclear"
+        if made_from_inputs(tape, live, analysis.steps.timeline):
+            return "from_inputs"
+        # Do what the reset did to other values, near and far: does the initial value come out?
+        effects: set[ResetEffect] = set()
+        for far in _FAR:
+            values: dict[int, torch.Tensor] = {}
+            for slot, one in tape.captures.items():
+                known = any(before_it.slots_at(one.place) for before_it in before)
+                values[slot] = _another(one.value, far) if known else one.value.clone()
+            given = values[made[-1]].clone() if made[-1] in values else None
+            with torch.no_grad():
+                for op in (tape.ops[index] for index in sorted(live.ops)):
+                    if is_random(op):  # what was drawn stays as it was
+                        values |= {one: snapshot(tape.tensor(one)) for one in op.results if one is not None}
+                    else:
+                        execute([op], values)
+            kept = given is not None and same(values[made[-1]], given)
+            effects.add("restored" if same(values[made[-1]], capture.value) else "kept" if kept else "unclear")
+        return effects.pop() if len(effects) == 1 else "unclear"
 
     def _read(self, carried: Carried, step: Step) -> torch.Tensor | None:
         if carried.declared is not None:
@@ -109,12 +149,14 @@ class Starts:
         operation, slot = place
         if slot in step.tape.captures:
             return step.tape.captures[slot].value
-        return self._made(carried, step.tape, slot, operation)
+        return self._made(carried, step, slot, operation)
 
-    def _made(self, carried: Carried, tape: Tape, slot: int, operation: int) -> torch.Tensor | None:
+    def _made(self, carried: Carried, step: Step, slot: int, operation: int) -> torch.Tensor | None:
         """What a slot held that the step itself had made by then."""
+        tape = step.tape
         live = Liveness(tape, (), [(slot, operation)])
-        if live.groups & {tape.groups[one.slot] for one in tape.given()}:
+        decided = decided_slots(self._analyses[step.rate], step, self.decided).values()
+        if live.groups & {tape.groups[one] for one in (*(given.slot for given in tape.given()), *decided)}:
             self.from_inputs.add(carried.name)
             return None
         ops = [tape.ops[index] for index in sorted(live.ops)]
@@ -127,8 +169,18 @@ class Starts:
         return values[slot].clone()
 
 
-def _another(value: torch.Tensor) -> torch.Tensor:
+def decided_slots(analysis: Analysis, step: Step, decided: Collection[str]) -> dict[str, int]:
+    """State -> its slot in a substep, for those that the decision before it has written."""
+    found: dict[str, int] = {}
+    for carried in analysis.carried.values() if step.rate == "substep" else ():
+        place = analysis.variables.place(step, carried.variable)
+        if carried.name in decided and place is not None and place[1] in step.tape.captures:
+            found[carried.name] = place[1]
+    return found
+
+
+def _another(value: torch.Tensor, far: int) -> torch.Tensor:
     """A value of the same kind that differs everywhere."""
     if value.dtype == torch.bool:
         return ~value
-    return value + 1
+    return value + far

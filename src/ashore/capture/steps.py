@@ -34,6 +34,14 @@ class Step:
     rows: tuple[bool, ...] | None = None
     """Which rows start an episode with it, where not all of them do."""
 
+    between: Tape | None = None
+    """What was done since the step before, where that was listened to and was no reset."""
+
+    @property
+    def separate(self) -> bool:
+        """Whether it has nothing to do with the steps before it: all rows start an episode with it."""
+        return self.reset and self.rows is None
+
 
 class Steps:
     """The steps of one rate, seen from one of them: the reference, which becomes the graph.
@@ -74,14 +82,19 @@ class Steps:
     def before(self, step: Step) -> Iterator[Step]:
         """The steps of the same episode before a step, of both rates, the latest first."""
         index = step.index
-        while index > 0 and not self.timeline[index].reset:
+        while index > 0 and not self.timeline[index].separate:
             index -= 1
             yield self.timeline[index]
+
+    def reset_before(self, step: Step) -> Tape | None:
+        """What was done to start the episode of a step, where that was recorded."""
+        first = next((one for one in (step, *self.before(step)) if one.reset), None)
+        return None if first is None else first.resetting
 
     def after(self, step: Step, rate: Rate | None = None) -> Iterator[Step]:
         """The steps of the same episode after a step, of this rate or another."""
         for other in self.timeline[step.index + 1 :]:
-            if other.reset:
+            if other.separate:
                 return
             if other.rate == (rate or self.rate):
                 yield other

@@ -91,7 +91,8 @@ class Variables:
         """Where a captured variable comes from in all steps, and whether the steps agree about it.
 
         Returns:
-            Rate -> what steps of that rate leave in it, for the rates that do.
+            Rate -> what steps of that rate leave in it, for the rates that do. A decision may also leave in it what a
+            substep had found elsewhere (``self.last = self.target``); then its source is of the other rate.
         """
         if variable not in self._origins:
             self._origins[variable] = self._find_origins(variable)
@@ -102,12 +103,15 @@ class Variables:
         # A substep right after a decision finds what that left; the others find what the substep before left.
         deciding = [one for one in places if self._follows_decision(one[0])]
         found: dict[Rate, Origin] = {}
-        for group in (deciding, [one for one in places if not self._follows_decision(one[0])]):
+        for group in ([one for one in places if not self._follows_decision(one[0])], deciding):
             origin, agreed = self._common_origin(variable, group)
             if not agreed:
                 return {}, False
-            if origin is not None and found.setdefault(origin.source.rate, origin) != origin:
+            if origin is None or found.setdefault(origin.source.rate, origin) == origin:
+                continue
+            if not self.is_captured(origin.source):
                 return {}, False
+            found["policy"] = origin  # the decision puts here what the substeps before it had elsewhere
         if len(found) > 1 and any(origin.lag > 1 for origin in found.values()):
             return {}, False
         if len(found) > 1 and variable.read is not None and found[variable.rate] == Origin(1, variable):
@@ -161,8 +165,11 @@ class Variables:
         )
         return (ordered[0], True) if ordered else (None, False)
 
-    def _seen_before(self, step: Step, place: Place, *, made: bool) -> set[Origin]:
-        """What a tensor was in the latest earlier step of the episode that knew it, or made it."""
+    def _seen_before(self, step: Step, place: Place, *, made: bool) -> set[Origin] | None:
+        """What a tensor was in the latest earlier step of the episode that knew it, or made it; None if none did.
+
+        Nothing, where that step made it by an operation of its own, which others do not do. A first step may.
+        """
         lags: Counter[Rate] = Counter()
         for earlier in self._steps[step.rate].before(step):
             lags[earlier.rate] += 1
@@ -171,8 +178,9 @@ class Variables:
                 slots = [slot for slot in slots if slot not in earlier.tape.captures or earlier.tape.writes(slot)]
             if slots:
                 known, lag = self._from_reference[earlier.index], lags[earlier.rate]
-                return {Origin(lag, variable) for slot in slots for variable in known.get(slot, ())}
-        return set()
+                found = {Origin(lag, variable) for slot in slots for variable in known.get(slot, ())}
+                return found if found or not earlier.opening else None
+        return None
 
     def place(self, step: Step, variable: Variable) -> tuple[int, int] | None:
         """Where another step first reads what stands for the variable: (operation, slot)."""
@@ -205,11 +213,11 @@ class Variables:
         return found
 
 
-def _common(found: Iterable[set[Origin]]) -> set[Origin] | None:
-    """What all of those have in common that have anything; None if none has."""
+def _common(found: Iterable[set[Origin] | None]) -> set[Origin] | None:
+    """What all of those have in common that are known; None if none is."""
     candidates: set[Origin] | None = None
     for origins in found:
-        if origins:
+        if origins is not None:
             candidates = origins if candidates is None else candidates & origins
     return candidates
 

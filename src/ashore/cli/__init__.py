@@ -1,4 +1,4 @@
-"""The command line: ``ashore inspect``, ``verify``, ``bench``, ``pack``, ``unpack``."""
+"""The command line: ``ashore inspect``, ``verify``, ``bench``, ``play``, ``pack``, ``unpack``, ``convert``."""
 
 from ashore.cli.main import main
 

@@ -21,7 +21,7 @@ REFUSED = 3
 
 app = typer.Typer(
     name="ashore",
-    help="Brings trained robot policies ashore: inspect, verify, measure and move policy packages.",
+    help="Brings trained robot policies ashore: inspect, verify, measure, play and move policy packages.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -108,6 +108,46 @@ def unpack(
     from ashore.cli.archiving import run_unpack
 
     run_unpack(path, out, as_json=as_json)
+
+
+@app.command()
+def play(
+    path: PackagePath,
+    mjcf: Annotated[Path, typer.Option(metavar="FILE", help="The robot: an MJCF .xml or an .mjb file.")],
+    seconds: Annotated[float, typer.Option(min=0.0, help="Simulated time.")] = 10.0,
+    command: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=0.5,0,0", help="What is asked for; NAME= may be left out if there is one command."),
+    ] = None,
+    signal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PORT=SIGNAL", help="What a port is bound to, where its kind alone does not decide."),
+    ] = None,
+    unused: Annotated[
+        list[str] | None, typer.Option(metavar="OUTPUT", help="An output that is not written to the robot.")
+    ] = None,
+    idle: Annotated[
+        list[str] | None, typer.Option(metavar="JOINT", help="A joint or an actuator that the policy does not drive.")
+    ] = None,
+    base: Annotated[str | None, typer.Option(help="The floating body.", show_default="found")] = None,
+    keyframe: Annotated[
+        str | None, typer.Option(help="Where to start.", show_default="the model, with the package's default positions")
+    ] = None,
+    policy_dt: Annotated[
+        float | None, typer.Option(help="Seconds between two decisions, if the package does not say.")
+    ] = None,
+    video: Annotated[Path | None, typer.Option(metavar="FILE", help="Film it into a .gif or an .mp4 file.")] = None,
+    camera: Annotated[str | None, typer.Option(help="A camera of the model.", show_default="one that follows")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a policy drive a robot in MuJoCo, without torch; exit with 1 if the robot falls."""
+    from ashore.cli.playing import Choices, run
+
+    choices = Choices(
+        commands=command or [], signals=signal or [], unused=unused or [], idle=idle or [], base=base,
+        keyframe=keyframe, policy_dt_s=policy_dt, camera=camera,
+    )  # fmt: skip
+    raise typer.Exit(0 if run(path, mjcf, choices, seconds=seconds, video=video, as_json=as_json) else CHECK_FAILED)
 
 
 @app.command()

@@ -173,6 +173,12 @@ class _Comparer:
         self._runs = [wrapper, *(copy.copy(wrapper) for _ in range(rows - 1))]
         """The file once for each row, each with a memory of its own."""
 
+        for one in context.get_output_components():
+            if not isinstance(one, Memory) and one.output_name not in wrapper.output_names:
+                raise VerificationError(
+                    f"evaluate: the output {one.output_name!r} is registered, but not in {wrapper.onnx_file_path.name};"
+                    " export again"
+                )
         for run in self._runs:
             run.reset()
         self._fresh = [True] * rows

@@ -18,6 +18,7 @@ from ashore.capture.export import export
 from ashore.capture.log import summary
 from ashore.capture.options import ExportOptions, check_name
 from ashore.capture.session import Session
+from ashore.capture.tensors import Place
 from ashore.environment.components import Component, Input, Memory, check_json
 from ashore.environment.exportable import ExportableEnvironment, Observations
 from ashore.environment.keeping import kept
@@ -28,6 +29,10 @@ from ashore.errors import ExportError, InputError
 from ashore.interop.exploy import to_exploy
 from ashore.package import Package, unpack
 
+_NOT_RECOGNISED = (
+    "What process_actions() and apply_actions() do was not recognised in step(), so they were called besides it, and"
+    " what they keep moved twice. Let step() call the same functions as they do."
+)
 POLICY, SUBSTEP = "policy", "substep"
 _NUM_STEPS = 24
 _FEW, _RESETS = 3, 2
@@ -77,8 +82,13 @@ def export_environment(
                 **options,
             }
         )
-        session = _record(env, actor, num_steps)
-        package = _export(session, target, settings)
+        session, recognised = _record(env, actor, num_steps)
+        try:
+            package = _export(session, target, settings)
+        except ExportError as error:
+            if recognised or "outside_write" not in _names(error):
+                raise
+            raise ExportError(f"{error}\n{_NOT_RECOGNISED}", error.findings) from error
         _warn_of_idle_memory(env, package)
     return package
 
@@ -129,10 +139,13 @@ def _export(session: Session, target: Path, settings: ExportOptions) -> Package:
     try:
         return cast("Package", export(session, target.name, target, settings))  # there is a target
     except ExportError as error:
-        in_the_middle = any(getattr(finding, "name", None) == "reset_value" for finding in error.findings)
-        if not in_the_middle or not session.start_at_reset():
+        if "reset_value" not in _names(error) or not session.start_at_reset():
             raise
     return cast("Package", export(session, target.name, target, settings))
+
+
+def _names(error: ExportError) -> set[str]:
+    return {getattr(finding, "name", "") for finding in error.findings}
 
 
 def _warn_of_idle_memory(env: ExportableEnvironment, package: Package) -> None:
@@ -148,13 +161,14 @@ def _metadata(env: ExportableEnvironment, about: Mapping[str, Any]) -> dict[str,
     return {key: value for key, value in found.items() if value}
 
 
-def _record(env: ExportableEnvironment, actor: Callable[[Any], torch.Tensor], num_steps: int) -> Session:
-    """Run the environment and record it, from a reset on if one is seen."""
+def _record(env: ExportableEnvironment, actor: Callable[[Any], torch.Tensor], num_steps: int) -> tuple[Session, bool]:
+    """Run the environment and record it; also whether the parts of its step were recognised."""
     session = Session()
     session.nodes, session.rates = [POLICY, SUBSTEP], {SUBSTEP: "substep"}
     recorder = _Recorder(env, session)
     walk = Walk(env, actor, recorder)
     recorder.observes_often = walk.observes_often
+    session.exclusive = walk.inside
     session.start()
     try:
         obs = walk.begin()
@@ -169,7 +183,27 @@ def _record(env: ExportableEnvironment, actor: Callable[[Any], torch.Tensor], nu
         session.discard_step()
     finally:
         session.stop()
-    return session
+    _refuse_written_inputs(session)
+    return session, walk.inside
+
+
+def _refuse_written_inputs(session: Session) -> None:
+    """Refuse inputs that the environment itself writes: on the robot, what was written would not be read again."""
+    made: set[Place] = set()
+    for step in session.steps:
+        tape = step.tape
+        for (_, name), declared in tape.inputs.items():
+            line = next((op.line for op in tape.ops if tape.groups[declared.slot] in op.mutates), None)
+            if line is None and declared.place in made:
+                line = declared.line
+            if line is not None:
+                raise ExportError(
+                    f"{line}: the environment writes into the input {name!r} itself, so that it is no longer what came"
+                    " in; let it write into a copy, or register the tensor that it reads first"
+                )
+        results = {slot for op in tape.ops for slot in op.results if slot is not None and slot not in op.reads()}
+        found = {*tape.captures, *(tape.groups[one.slot] for one in tape.inputs.values())}
+        made |= {tape.place(slot) for slot in results if tape.groups[slot] not in found}
 
 
 class _Recorder:

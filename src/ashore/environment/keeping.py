@@ -143,7 +143,8 @@ class _Keeper:
         return found
 
     def _keep_tensor(self, tensor: torch.Tensor) -> None:
-        if isinstance(tensor, torch.nn.Parameter) or tensor.layout is not torch.strided or tensor.is_meta:
+        trained = isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad
+        if trained or tensor.layout is not torch.strided or tensor.is_meta:
             return
         storage = tensor.untyped_storage()
         if storage._cdata in self._memories:  # pyright: ignore[reportPrivateUsage]

@@ -8,6 +8,7 @@ objects. Nothing is patched.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,13 +36,17 @@ class Call:
 
     @classmethod
     def of(cls, frame: FrameType) -> Call:
-        """The call that a frame is."""
-        code, found = frame.f_code, []
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        for name in names:
-            value = frame.f_locals.get(name)
-            if not isinstance(value, torch.Tensor):
-                found.append((name, value if isinstance(value, _PLAIN) else id(value)))
+        """The call that a frame is. What a function is closed over tells one decorated function from another."""
+        code, values = frame.f_code, frame.f_locals
+        count = code.co_argcount + code.co_kwonlyargcount
+        further = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        found: list[tuple[str, object]] = []
+        for name in (*code.co_varnames[: count + further], *code.co_freevars):
+            value = values.get(name)
+            several = name in code.co_varnames[count : count + further]
+            for place, one in enumerate(tree_flatten(value)[0] if several else [value]):
+                if not isinstance(one, torch.Tensor):
+                    found.append((f"{name}{place}", one if isinstance(one, _PLAIN) else id(one)))
         return cls(code, tuple(found))
 
 
@@ -94,7 +99,7 @@ def learn(name: PartName, method: Callable[[], Any], before: Sequence[Callable[[
         if frame.f_back.f_code is _run.__code__:
             outer.append(frame)
             wholes.append(Call.of(frame))
-        called = outer and frame.f_back is outer[-1] and is_users(frame.f_code.co_filename)
+        called = outer and is_users(frame.f_code.co_filename) and _caller(frame) is outer[-1]
         if (called and len(outer) > len(before)) or frame in outer[: len(before)]:
             takes = any(isinstance(value, torch.Tensor) for value in frame.f_locals.values())
             inner.append(_Heard(frame, Call.of(frame), own.count, worked=takes))
@@ -123,6 +128,14 @@ class _Heard:
     """Whether it takes a tensor or works on one."""
 
     result: Any = None
+
+
+def _caller(frame: FrameType) -> FrameType | None:
+    """The function that called another, past those of torch, such as ``@torch.no_grad()`` puts in between."""
+    found = frame.f_back
+    while found is not None and not is_users(found.f_code.co_filename):
+        found = found.f_back
+    return found
 
 
 def _run(before: Sequence[Callable[[], object]], method: Callable[[], Any]) -> Any:

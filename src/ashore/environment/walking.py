@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 import torch
-from torch.utils._pytree import tree_flatten
 
 from ashore.environment.exportable import ExportableEnvironment, Observations
 from ashore.environment.keeping import kept
@@ -83,10 +82,10 @@ class Walk:
         self.observes_often = False
         """Whether a step computes observations more than once, so that only the last are those of the actor."""
 
-        self._inside = self._try()
-        """Whether the step does by itself what `process_actions` and `apply_actions` do."""
+        self.inside = self._try()
+        """Whether the step was seen to do by itself what `process_actions` and `apply_actions` do."""
 
-        if not self._inside:
+        if not self.inside:
             self._recognition = Recognition([self._parts["observe"]], self._enter, self._leave)
 
     def begin(self) -> Observations:
@@ -102,12 +101,16 @@ class Walk:
         if not isinstance(actions, torch.Tensor):
             raise InputError(f"the actor gave {type(actions).__name__}, expected a tensor of actions")
         self._watcher.decided(actions)
-        if not self._inside:
+        if not self.inside:
             self._call("process", partial(self._env.process_actions, actions))
             for _ in range(self._env.decimation):
                 self._call("apply", self._env.apply_actions)
-        given, done = cast("tuple[Observations, Any]", self._watched(partial(self._env.step, actions)))
-        if self._inside:
+        stepped = self._watched(partial(self._env.step, actions))
+        if not isinstance(stepped, tuple) or len(stepped) != 2:
+            what = f"{len(stepped)} things" if isinstance(stepped, tuple) else type(stepped).__name__
+            raise InputError(f"step() gave {what}, expected the observations, and whether there was a reset")
+        given, done = cast("tuple[Observations, Any]", stepped)
+        if self.inside:
             self._check_counts()
         resets = _flags(done, rows_of(given))
         return self._observe(given, resets), resets
@@ -207,7 +210,7 @@ class _Nobody:
 
 def rows_of(obs: Observations) -> int:
     """How many environments there are."""
-    leaves = [leaf for leaf in tree_flatten(_plain(obs))[0] if isinstance(leaf, torch.Tensor)]
+    leaves = list(named_observations(obs).values())
     if not leaves or leaves[0].dim() == 0:
         raise InputError(f"expected observations with a row for each environment, got {type(obs).__name__}")
     return len(leaves[0])
@@ -217,21 +220,21 @@ def named_observations(obs: Observations) -> dict[str, torch.Tensor]:
     """Observations by their names in the file: ``obs``, or ``obs.<group>`` for each group."""
     if isinstance(obs, torch.Tensor):
         return {"obs": obs}
+    if not isinstance(obs, Mapping) and not hasattr(obs, "items"):
+        raise InputError(f"expected observations as a tensor, or a dict of tensors, got {type(obs).__name__}")
     found: dict[str, torch.Tensor] = {}
-    for name, value in _plain(obs).items():
+    for name, value in obs.items():
         inner = named_observations(value)
         found |= {f"obs.{name}{key.removeprefix('obs')}": tensor for key, tensor in inner.items()}
     return found
 
 
-def _plain(obs: Any) -> Any:
-    """Observations as a dict, whatever mapping they are."""
-    return obs if isinstance(obs, torch.Tensor) else dict(cast("Mapping[str, Any]", obs).items())
-
-
 def _flags(done: Any, rows: int) -> list[bool]:
     """Which rows were reset, however a step says it."""
-    flags = torch.as_tensor(done).flatten().to(torch.bool).tolist()
+    try:
+        flags = torch.as_tensor(done).flatten().to(torch.bool).tolist()
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"step() gave {done!r} for whether there was a reset, expected a flag, or one a row") from None
     if len(flags) == 1:
         return flags * rows
     if len(flags) != rows:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from ashore.runtime.inputs import admit
 from ashore.runtime.memory import slot_of
 from ashore.runtime.plan import Plan
 from ashore.spec import BATCH, Manifest, Port, State, Wiring
+
+if TYPE_CHECKING:
+    from ashore.runtime.bound import Bound
+    from ashore.runtime.robot import Robot
 
 
 class Snapshot(Mapping[str, Array]):
@@ -171,6 +176,29 @@ class Policy:
             if slots[name].finite and value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise InputError(f"restore: state {name!r} holds NaN or an infinity; the state is unchanged")
         self._memory.replace(values, decided=isinstance(state, Snapshot) and state.decided)
+
+    def bind(
+        self,
+        robot: Robot,
+        *,
+        commands: Mapping[str, Any] | None = None,
+        signals: Mapping[str, str] | None = None,
+        unused: Sequence[str] = (),
+    ) -> Bound:
+        """Bind this policy to a robot, by kinds and element names; see `ashore.deploy.bind`.
+
+        Args:
+            robot: what it shall drive.
+            commands: input -> what is asked for, or a function that gives it.
+            signals: port -> signal of the robot, where the kind alone does not decide.
+            unused: outputs that are not written to the robot.
+
+        Raises:
+            BindError: something does not fit; the message has all of it, and both sides.
+        """
+        from ashore.runtime.binding import bind  # a policy that is only stepped does not pay for it
+
+        return bind(self, robot, commands=commands, signals=signals, unused=unused)
 
     def _check_rows(self, rows: Array) -> Array:
         states = self._manifest.states
