@@ -16,8 +16,10 @@ import torch
 from ashore.capture.contract import PortInfo
 from ashore.capture.export import export
 from ashore.capture.log import summary
+from ashore.capture.operations import Op, schema_name
 from ashore.capture.options import ExportOptions, check_name
 from ashore.capture.session import Session
+from ashore.capture.tape import Tape
 from ashore.capture.tensors import Place
 from ashore.environment.components import Component, Input, Memory, check_json
 from ashore.environment.exportable import ExportableEnvironment, Observations
@@ -193,7 +195,10 @@ def _refuse_written_inputs(session: Session) -> None:
     for step in session.steps:
         tape = step.tape
         for (_, name), declared in tape.inputs.items():
-            line = next((op.line for op in tape.ops if tape.groups[declared.slot] in op.mutates), None)
+            writes = [
+                op for op in tape.ops if tape.groups[declared.slot] in op.mutates and not _copies_itself(tape, op)
+            ]
+            line = writes[0].line if writes else None
             if line is None and declared.place in made:
                 line = declared.line
             if line is not None:
@@ -204,6 +209,11 @@ def _refuse_written_inputs(session: Session) -> None:
         results = {slot for op in tape.ops for slot in op.results if slot is not None and slot not in op.reads()}
         found = {*tape.captures, *(tape.groups[one.slot] for one in tape.inputs.values())}
         made |= {tape.place(slot) for slot in results if tape.groups[slot] not in found}
+
+
+def _copies_itself(tape: Tape, op: Op) -> bool:
+    """Whether a tensor is given its own value, as connections may do."""
+    return len({tape.groups[slot] for slot in op.reads()}) == 1 and schema_name(op) == "aten::copy_"
 
 
 class _Recorder:
@@ -261,7 +271,7 @@ class _Recorder:
         self._session.settle(resets)
         self._session.resume()
         for name, value in named_observations(obs).items():
-            if any(name in (one.name, one.input_name) for one in self._context.get_input_components()):
+            if any(name == one.input_name for one in self._context.get_input_components()):
                 raise InputError(f"the input {name!r} is called as the observations are; choose another name")
             names = self._names if name == "obs" else []
             fitting = names if len(names) == value.shape[-1] and len(set(names)) == len(names) else None
