@@ -17,7 +17,7 @@ import torch
 
 from ashore.capture.findings import Finding
 from ashore.capture.lines import Line
-from ashore.capture.liveness import Liveness
+from ashore.capture.liveness import Liveness, looked_at
 from ashore.capture.naming import spoken, state_name, unique
 from ashore.capture.operations import Ref, is_random, schema_name
 from ashore.capture.steps import Step, Steps
@@ -281,8 +281,8 @@ def _drawn_by_reset(result: Analysis, variable: Variable) -> bool:
 def made_from_inputs(tape: Tape, live: Liveness, timeline: list[Step]) -> bool:
     """Whether what matters of a reset looks at declared inputs, also if it had given them values before."""
     inputs = {one.place[0] for step in timeline for one in step.tape.inputs.values()}
-    looked_at = (slot for index in live.ops for slot in tape.ops[index].reads())
-    return any(tape.place(slot)[0] in inputs for slot in looked_at)
+    slots = (slot for index in live.ops for slot in looked_at(tape.ops[index], tape.groups))
+    return any(tape.place(slot)[0] in inputs for slot in slots)
 
 
 def _reset_from_inputs(result: Analysis, variable: Variable) -> bool:

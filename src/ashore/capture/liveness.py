@@ -54,12 +54,12 @@ class Liveness:
             self.slots.update(op.reads())
             if wanted:
                 live -= (made - op.mutates) | op.overwrites
-                live |= {groups[slot] for slot in _looked_at(op, groups)}
+                live |= {groups[slot] for slot in looked_at(op, groups)}
         self.groups = live | by_position.get(0, set())
         """Groups whose content before the first operation matters."""
 
 
-def _looked_at(op: Op, groups: list[int]) -> list[int]:
+def looked_at(op: Op, groups: list[int]) -> list[int]:
     """The slots whose content an operation looks at: all it reads, but for what it only overwrites."""
     if schema_name(op) in _SHAPE_ONLY:
         return []
