@@ -11,7 +11,10 @@ RUNTIME_STAMP := $(RUNTIME_VENV)/.installed
 RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/deploy tests/docs/test_deploy.py tests/verify tests/cli tests/attacks tests/examples
 RUNTIME_TESTS += tests/environment/test_session.py tests/interop/exploy
 
-.PHONY: help setup demo test test-runtime check format bench docs build clean
+# Two processes on two cores; the tests of a simulator stay together, since they share its exports.
+PYTEST := -m pytest -n auto --dist loadgroup
+
+.PHONY: help setup demo test test-all check format bench docs build clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -28,8 +31,11 @@ demo: $(STAMP)  ## Record a policy and a whole environment; build a package, ins
 	$(BIN)/ashore bench demo/first
 
 test: $(STAMP) $(RUNTIME_STAMP)  ## Run every test, and those of the runtime again without torch.
-	$(BIN)/python -m pytest
-	ASHORE_NO_TORCH=1 $(RUNTIME_VENV)/bin/python -m pytest $(RUNTIME_TESTS)
+	$(BIN)/python $(PYTEST)
+	ASHORE_NO_TORCH=1 $(RUNTIME_VENV)/bin/python $(PYTEST) $(RUNTIME_TESTS)
+
+test-all: $(STAMP)  ## Run also the tests that take long: every task of mjlab.
+	$(BIN)/python $(PYTEST) -m "all_tasks or not all_tasks"
 
 check: $(STAMP)  ## Check format, lint and types.
 	$(BIN)/ruff format --check .
@@ -48,6 +54,7 @@ bench: $(STAMP)  ## Measure, and print ratios.
 	$(BIN)/python bench/recording.py
 	$(BIN)/python bench/leapp_step.py
 	$(BIN)/python bench/export.py
+	$(BIN)/python bench/simulator_export.py
 
 docs: $(STAMP)  ## Write what is generated, and build the pages into site/.
 	$(BIN)/python tools/write_docs.py
@@ -69,5 +76,5 @@ $(STAMP): pyproject.toml constraints.txt
 
 $(RUNTIME_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RUNTIME_VENV)
-	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e ".[leapp,video]" pytest hypothesis onnx
+	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e ".[leapp,video]" pytest pytest-xdist hypothesis onnx
 	touch $@

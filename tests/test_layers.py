@@ -28,9 +28,9 @@ LAYERS = (
     "cli",
 )
 TORCH_FREE = ("errors", "spec", "package", "processors", "runtime", "verify", "view", "cli")
-FRAMEWORKS = {"torch", "onnx", "mujoco", "mjlab", "lerobot", "gymnasium"}
+FRAMEWORKS = {"torch", "onnx", "mujoco", "mujoco_warp", "warp", "mjlab", "isaaclab", "rsl_rl", "lerobot", "gymnasium"}
 MAY_IMPORT = {
-    "deploy": {"mujoco"},
+    "deploy": {"mujoco", "torch", "mjlab", "isaaclab", "warp", "mujoco_warp"},
     "backends": {"torch", "onnx"},
     "capture": {"torch", "onnx"},
     "interop": {"torch", "onnx"},

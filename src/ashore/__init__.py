@@ -48,7 +48,18 @@ __all__ = [
 ]
 
 _MODULES = (
-    *("backends", "capture", "cli", "deploy", "environment", "interop", "package", "processors", "runtime"),
+    *(
+        "backends",
+        "capture",
+        "cli",
+        "deploy",
+        "environment",
+        "integrations",
+        "interop",
+        "package",
+        "processors",
+        "runtime",
+    ),
     *("spec", "verify", "view"),
 )
 _LAZY = {

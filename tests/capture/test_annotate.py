@@ -121,6 +121,43 @@ def test_output_tensors_before_input_tensors_is_an_order_error(tmp_path: Path) -
         annotate.output_tensors("polici", {"y": torch.zeros(1, 4)})
 
 
+def test_outputs_that_are_marked_twice_in_a_step_are_an_order_error(tmp_path: Path) -> None:
+    ashore.start("made", save_path=tmp_path)
+    x = annotate.input_tensors("policy", {"x": torch.zeros(1, 4)})
+    annotate.output_tensors("policy", {"y": x + 1.0})
+    with pytest.raises(OrderError, match="node 'policy' has given its outputs in this step already; call it once a"):
+        annotate.output_tensors("policy", {"y": x + 1.0})
+
+
+class Reads(Plain):
+    """Looks at a value where no operation lies between the outputs and that."""
+
+    before = False
+
+    def step(self, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        x = annotate.input_tensors("policy", {"x": given["x"]})
+        y = torch.tanh(self.net(x))
+        if self.before:
+            self.seen = y.tolist()
+        annotate.output_tensors("policy", {"y": y})
+        if not self.before:
+            self.seen = y.tolist()
+        return {"y": y}
+
+
+def test_a_value_that_is_read_right_after_the_outputs_is_only_a_warning(tmp_path: Path) -> None:
+    found = {one.name: one.severity for one in read(export_annotated(Reads, tmp_path)).manifest.findings}
+    assert found["late_leak"] == "warning"
+
+
+def test_a_value_that_is_read_right_before_the_outputs_fails_the_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reads, "before", True)
+    with pytest.raises(ExportError, match="value_leak"):
+        export_annotated(Reads, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("call", "argument"),
     [

@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,18 +8,7 @@ import pytest
 import ashore
 import support
 from ashore.package import Package, read
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the command as a user does."""
-    command = [sys.executable, "-m", "ashore", "convert", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
-def machine(*arguments: object, code: int = 0) -> Any:
-    done = run(*arguments, "--json")
-    assert done.returncode == code, done.stderr
-    return json.loads(done.stdout)
+from cli.convert_command import machine, run
 
 
 def test_a_package_becomes_a_leapp_directory_and_a_package_again(sum_package: Package, tmp_path: Path) -> None:

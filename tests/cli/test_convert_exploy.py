@@ -1,29 +1,14 @@
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import onnx
 import pytest
 
 import support
 from ashore.package import Package, read
+from cli.convert_command import machine, run
 from interop.exploy.exploy_cases import foreign_model
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the command as a user does."""
-    command = [sys.executable, "-m", "ashore", "convert", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
-def machine(*arguments: object, code: int = 0) -> Any:
-    done = run(*arguments, "--json")
-    assert done.returncode == code, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_a_package_becomes_one_file_and_a_package_again(arm_package: Package, tmp_path: Path) -> None:

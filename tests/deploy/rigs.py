@@ -80,6 +80,36 @@ WALKER = """
   </sensor>
 </mujoco>
 """
+SCENE = """
+<mujoco>
+  <compiler autolimits="true"/>
+  <option timestep="0.005"/>
+  <worldbody>
+    <light pos="0 0 3"/>
+    <geom name="floor" type="plane" size="5 5 1"/>
+    <body name="robot/trunk" pos="0 0 0.5" euler="10 20 30">
+      <freejoint name="robot/root"/>
+      <geom name="robot/trunk" type="box" size="0.2 0.1 0.05" pos="0.05 0.02 0"/>
+      <site name="robot/imu" pos="0.1 0 0.02" euler="0 0 90"/>
+      <body name="robot/leg" pos="0 0 -0.1">
+        <joint name="robot/hip" axis="0 1 0"/>
+        <geom name="robot/foot" size="0.05" pos="0.03 0 -0.2"/>
+        <site name="robot/toe" pos="0 0 -0.25" euler="0 180 20"/>
+      </body>
+    </body>
+    <body name="cube/cube" pos="1 0 0.3">
+      <freejoint name="cube/root"/>
+      <geom name="cube/side" type="box" size="0.1 0.1 0.1" pos="0.01 0 0"/>
+      <site name="cube/toe" pos="0 0 0.1"/>
+    </body>
+  </worldbody>
+  <actuator><position name="robot/hip" joint="robot/hip" kp="5" kv="0.1"/></actuator>
+  <sensor>
+    <gyro name="robot/imu_ang_vel" site="robot/imu"/><gyro name="cube/gyro" site="cube/toe"/>
+  </sensor>
+</mujoco>
+"""
+"""A robot and a cube, with names as mjlab gives them. Both have a site called toe."""
 
 
 def arm_xml(actuators: str = SERVOS, more: str = "") -> str:
@@ -122,6 +152,29 @@ def linear(
         out.name, inputs=inputs, outputs=outputs, artifacts={"onnx": Artifact(path="policy.onnx", opset=18)}
     )
     manifest = msgspec.structs.replace(manifest, timing=timing, joints=joints)
+    return write(out, manifest, files={"policy.onnx": model.SerializeToString()})
+
+
+def watcher(out: Path, inputs: dict[str, Port], **changes: Any) -> Package:
+    """Gives every input back as an action, which drives nothing: ``joint_pos`` as ``joint_pos_seen``."""
+    from onnx import helper
+
+    outputs = {f"{name}_seen": Port(dtype=one.dtype, shape=one.shape, kind="action") for name, one in inputs.items()}
+    ends = [
+        [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(one.dtype)), one.shape)
+            for name, one in group.items()
+        ]
+        for group in (inputs, outputs)
+    ]
+    nodes = [helper.make_node("Identity", [name], [f"{name}_seen"]) for name in inputs]
+    opset = [helper.make_opsetid("", 18)]
+    model = helper.make_model(helper.make_graph(nodes, "policy", *ends), opset_imports=opset, ir_version=10)
+    manifest = single_stage(
+        out.name, inputs=inputs, outputs=outputs, artifacts={"onnx": Artifact(path="policy.onnx", opset=18)}
+    )
+    timing = Timing(policy_dt_s=0.02, physics_dt_s=0.005, decimation=4)
+    manifest = msgspec.structs.replace(manifest, **{"timing": timing, **changes})
     return write(out, manifest, files={"policy.onnx": model.SerializeToString()})
 
 

@@ -65,11 +65,12 @@ def test_where_no_picture_can_be_made_nothing_runs(tmp_path: Path) -> None:
     [
         ("run.avi", None, "run.avi: a film ends in .gif or .mp4"),
         ("nowhere/run.gif", None, "there is no folder"),
-        ("run.gif", "front", "the model has no camera 'front'; there are []"),
+        ("run.gif", "front", "the model has no camera 'front'; there are ['side']"),
     ],
 )
 def test_a_film_that_cannot_be_written_is_refused(tmp_path: Path, name: str, camera: str | None, message: str) -> None:
-    robot = MujocoRobot(rigs.save(tmp_path, rigs.CARTPOLE))
+    xml = rigs.SCENE.replace("<worldbody>", '<worldbody><camera name="robot/side"/>')
+    robot = MujocoRobot(rigs.save(tmp_path, xml))
     with pytest.raises(RobotError) as caught:
         Film(robot, tmp_path / name, camera=camera)
     assert message in str(caught.value)

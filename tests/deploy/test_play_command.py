@@ -69,6 +69,17 @@ def test_options_reach_robot_and_binding(tmp_path: Path) -> None:
     assert machine(elbow, "--mjcf", arm, *options, "--seconds", "0.1")["signals"] == {"joint_pos": "joint_pos"}
 
 
+def test_a_prefix_is_found_or_given(tmp_path: Path) -> None:
+    mjcf = rigs.save(tmp_path, rigs.SCENE.replace('euler="10 20 30"', ""))
+    package = rigs.watcher(tmp_path / "p", {"joint_pos": rigs.port("state/joint/position", "rad", ("hip",))}).path
+    options = (package, "--mjcf", mjcf, "--idle", "hip", "--seconds", "0.1")
+    for prefix in ((), ("--prefix", "robot/")):
+        assert machine(*options, *prefix)["signals"] == {"joint_pos": "joint_pos"}
+    message = machine(*options, "--prefix", "cube/", code=3)["message"]
+    assert "prefix: no actuated joint begins with 'cube/'; there are ['robot/hip']" in message
+    assert "idle: the model has no actuator" in machine(*options, "--prefix", "", code=3)["message"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

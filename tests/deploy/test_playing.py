@@ -11,7 +11,7 @@ import rigs
 
 import ashore
 import support
-from ashore.deploy import MujocoRobot, Play, play
+from ashore.deploy import Guard, MujocoRobot, Play, play
 from ashore.errors import InputError
 from ashore.spec import Joint
 
@@ -115,6 +115,17 @@ def test_a_simulation_that_diverges_ends_the_run(tmp_path: Path, monkeypatch: py
     assert report.ended_by is not None
     assert "diverged" in report.ended_by
     assert report.seconds < 5
+
+
+def test_a_guard_that_trips_ends_the_run(tmp_path: Path) -> None:
+    robot = MujocoRobot(rigs.save(tmp_path, rigs.arm_xml()))
+    policy = ashore.load(rigs.reacher(tmp_path / "p"))
+    commands = {"wish": lambda: [0.1, 0.1] if robot.time_s < 0.199 else [0.9, 0.1]}
+    report = play(policy.bind(robot, commands=commands, guard=Guard(jumps={"joint_target": 0.5})), seconds=1)
+    assert not report.survived
+    assert report.ended_by is not None
+    assert report.ended_by.startswith("guard: output 'joint_target' jumped by 0.")
+    assert report.decisions == 10
 
 
 def test_ticks_between_decisions_are_timed_apart(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ import pytest
 import torch
 
 import ashore
+import ashore.integrations.mjlab  # what it describes has to be there before an example describes more
 from ashore.capture import KINDS, assembly
 from ashore.errors import AshoreError, ExportError
+from ashore.integrations import semantics
 from docs.pages import DOCS, Block, blocks, sections
 
 SECTIONS = sections((DOCS / "findings.md").read_text())
-DRIVER = next(blocks(SECTIONS["The examples"]))
+DRIVERS = list(blocks(SECTIONS["The examples"]))
 EXAMPLES = {name: list(blocks(SECTIONS[name])) for name in KINDS if name in SECTIONS}
 CURED = [name for name, found in EXAMPLES.items() if len(found) > 1]
 ERRORS = [name for name, kind in KINDS.items() if kind.severity == "error"]
@@ -30,6 +32,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run blocks in one namespace, in a folder of their own, with options for every recording among them."""
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
+    monkeypatch.setattr(semantics, "_REGISTRY", dict(semantics._REGISTRY))  # what an example describes, it forgets
     quick = {"picture": False, "summary": False}
     compile_graph = ashore.capture.compile_graph
 
@@ -38,8 +41,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             ashore.capture, "compile_graph", functools.partial(compile_graph, visualize=False, summary=False, **options)
         )
         names: dict[str, Any] = {"__name__": "examples"}
-        execute(tmp_path / "driver.py", DRIVER, names)
-        names["try_out"] = functools.partial(names["try_out"], **quick, **options)
+        for number, driver in enumerate(DRIVERS):
+            execute(tmp_path / f"driver_{number}.py", driver, names)
+        for name in ("try_out", "try_task"):
+            names[name] = functools.partial(names[name], **quick, **options)
         for number, block in enumerate(code):
             execute(tmp_path / f"example_{number}.py", block, names)
 
@@ -53,7 +58,7 @@ def execute(path: Path, block: Block, names: dict[str, Any]) -> None:
 
 def definitions(cause: Block) -> Block:
     """An example up to where it is recorded, for the second block to go on from."""
-    code = re.split(r"^(?:try_out|ashore\.start)\(", cause.code, flags=re.MULTILINE)[0]
+    code = re.split(r"^(?:try_out|try_task|ashore\.start)\(", cause.code, flags=re.MULTILINE)[0]
     return dataclasses.replace(cause, code=code)
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 
-from ashore.environment.keeping import kept
+from ashore.environment.keeping import Statics, kept
 
 
 def holder(**things: Any) -> SimpleNamespace:
@@ -411,3 +411,28 @@ def test_weights_are_not_copied_and_what_is_no_data_is_left_alone() -> None:
         one.lock.acquire()
     assert one.lock.locked()
     assert one.module is np
+
+
+def test_what_classes_hold_is_put_back_where_it_is_asked_for() -> None:
+    class World:
+        state = torch.zeros(1)
+        bodies: ClassVar[list[str]] = ["robot"]
+
+    class Physics(World):
+        steps = 0
+
+        @classmethod
+        def step(cls) -> None:
+            cls.steps += 1
+            World.state = cls.state + 1
+            cls.bodies.append("ball")
+
+    state, step = World.state, Physics.step
+    with kept(Statics(Physics)):
+        Physics.step()
+        state.fill_(7.0)
+    assert (Physics.steps, Physics.bodies, World.state is state, state.item()) == (0, ["robot"], True, 0.0)
+    assert Physics.step == step
+    with kept(holder(physics=Physics)):
+        Physics.step()
+    assert Physics.steps == 1, "a class that is only held is left alone"

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-CHECKED_ELSEWHERE = {"annotate.md", "deploy.md", "environment.md", "findings.md"}
+CHECKED_ELSEWHERE = {"annotate.md", "deploy.md", "environment.md", "findings.md", "simulators.md"}
 """Pages whose blocks raise or need torch: they have tests of their own in tests/docs, as have recording examples."""
 
 

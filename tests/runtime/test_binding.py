@@ -2,81 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from desk import NAMES, Desk, bound, joints, refusal, simple
 
 import ashore
 import support
-from ashore.deploy import Bound, Robot, Setup, Signal, bind
+from ashore.deploy import Setup, Signal, bind
 from ashore.errors import BindError, InputError, OrderError
-from ashore.package import Package, write
-from ashore.spec import Artifact, Port, single_stage
-
-NAMES = ("wrist", "elbow", "shoulder")
-"""The robot's order; the arm package has shoulder before elbow."""
-
-
-class Desk:
-    """A robot on paper: what it reads is set by the test, what is written is kept."""
-
-    def __init__(self, reads: dict[str, Signal] | None = None, writes: dict[str, Signal] | None = None) -> None:
-        self.reads: Mapping[str, Signal] = reads or {
-            "position": Signal("state/joint/position", NAMES, "rad"),
-            "speed": Signal("state/joint/velocity", NAMES, "rad/s"),
-        }
-        self.writes: Mapping[str, Signal] = writes or {
-            "effort": Signal("target/joint/effort", ("elbow", "shoulder"), "N*m")
-        }
-        self.values: dict[str, Any] = {
-            name: np.arange(float(np.prod(one.shape))).reshape(one.shape) for name, one in self.reads.items()
-        }
-        self.log: list[Any] = []
-        self.setup: Setup | None = None
-
-    def configure(self, setup: Setup) -> None:
-        self.setup = setup
-
-    def reset(self) -> None:
-        self.log.append("reset")
-
-    def read(self, names: Sequence[str]) -> Mapping[str, np.ndarray]:
-        self.log.append(tuple(names))
-        return self.values
-
-    def write(self, values: Mapping[str, np.ndarray]) -> None:
-        self.log.append({name: value.tolist() for name, value in values.items()})
-
-
-def bound(path: Path, robot: Robot, **arguments: Any) -> Bound:
-    return ashore.load(path).bind(robot, **arguments)
-
-
-def refusal(path: Path, robot: Robot, **arguments: Any) -> str:
-    with pytest.raises(BindError) as caught:
-        bound(path, robot, **arguments)
-    return str(caught.value)
-
-
-def simple(out: Path, inputs: dict[str, Port], outputs: dict[str, Port]) -> Path:
-    """Each output is the input of the same place."""
-    ports = zip(inputs.items(), outputs.items(), strict=True)
-    lines = [f"{out_name} = Identity({in_name})" for (in_name, _), (out_name, _) in ports]
-    heads = [
-        ", ".join(f"float[{','.join(map(str, port.shape))}] {name}" for name, port in group.items())
-        for group in (inputs, outputs)
-    ]
-    model = support.model(f"policy ({heads[0]}) => ({heads[1]}) {{ {' '.join(lines)} }}")
-    manifest = single_stage("simple", inputs=inputs, outputs=outputs, artifacts={"onnx": Artifact(path="a.onnx")})
-    return write(out, manifest, files={"a.onnx": model}).path
-
-
-def joints(kind: str, unit: str | None, *names: str) -> Port:
-    return Port(dtype="float32", shape=(1, len(names)), kind=kind, unit=unit, element_names=(None, names))
+from ashore.package import Package
+from ashore.spec import Port
 
 
 def test_elements_are_permuted_and_chosen_by_name(arm_package: Package) -> None:
@@ -199,6 +138,26 @@ def test_a_duplicate_name_is_refused_where_it_is_written() -> None:
         ({"kind": "state/vector3d"}, "0 names do not fit the shape [0]"),
         ({"kind": "state/vector3d", "names": ("x",), "shape": (3,)}, "1 names do not fit the shape [3]"),
         ({"kind": "state/vector3d", "shape": (3,), "unit": ("m", "m")}, "2 units for a last axis of 3"),
+        ({"kind": "state/vector3d", "names": ("x",), "rows": ("a", "a")}, "the name 'a' stands 2 times in ['a', 'a']"),
+        (
+            {"kind": "state/vector3d", "names": ("x",), "rows": ("a", "b"), "shape": (3, 1)},
+            "2 rows of 1 names do not fit the shape [3, 1]",
+        ),
+        ({"kind": "state/vector3d", "shape": (2, 1), "rows": ("a", "b")}, "2 rows of 0 names do not fit"),
+        ({"kind": "state/vector3d", "names": ("x",), "signs": (-1,)}, "signs are for joints, and not for their gains"),
+        ({"kind": "kp", "names": ("a",), "signs": (-1,)}, "signs are for joints, and not for their gains"),
+        (
+            {"kind": "state/joint/position", "names": ("a", "b"), "signs": (1,)},
+            "expected 1 or -1 for each of ['a', 'b']",
+        ),
+        (
+            {"kind": "state/joint/position", "names": ("a",), "signs": (0,)},
+            "expected 1 or -1 for each of ['a'], got [0]",
+        ),
+        (
+            {"kind": "sensor/image/rgb", "shape": (3,), "to_order": "camera"},
+            "made to order has neither names nor a shape",
+        ),
     ],
 )
 def test_a_signal_that_cannot_be_bound_is_refused(arguments: dict[str, Any], message: str) -> None:
@@ -393,3 +352,168 @@ def test_a_privileged_input_is_warned_about(tmp_path: Path, caplog: pytest.LogCa
     path = simple(tmp_path / "p", {"base": vector(source="privileged")}, {"echo": ECHO})
     bound(path, Desk(TWO, HEARS))
     assert "input 'base' is privileged: only a simulation has it" in caplog.text
+
+
+ROWS = {
+    "feet": Signal("state/body/position", ("x", "y", "z"), "m", rows=("left", "right", "tail")),
+    "hands": Signal("state/body/position", ("x", "y", "z"), "m", rows=("left", "palm")),
+    "base": Signal("state/body/position", ("x", "y", "z"), "m"),
+}
+
+
+def rows(*names: str, elements: str = "xyz", **more: Any) -> Port:
+    return Port(
+        dtype="float32",
+        shape=(1, len(names), len(elements)),
+        kind="state/body/position",
+        element_names=(None, names, tuple(elements)),
+        **more,
+    )
+
+
+def echo(port: Port) -> dict[str, Port]:
+    return {"echo": Port(dtype="float32", shape=port.shape, kind="action")}
+
+
+def test_rows_and_elements_are_permuted_and_chosen_by_name(tmp_path: Path) -> None:
+    port = rows("tail", "left", elements="zx")
+    one = bound(simple(tmp_path / "p", {"where": port}, echo(port)), Desk(ROWS, HEARS))
+    assert one.signals["where"] == "feet", "the only one with these rows"
+    one.reset()
+    assert one.step()["echo"].tolist() == [[[8, 6], [2, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("port", "arguments", "message"),
+    [
+        (rows("left"), {}, "'feet', 'hands' all fit; choose one with signals={'where': …}"),
+        (
+            rows("left", "plam"),
+            {"signals": {"where": "hands"}},
+            "expected ['left', 'plam'], the robot has ['left', 'palm']",
+        ),
+        (
+            rows("nose"),
+            {},
+            "no signal fits: 'feet': 'nose' is not on the robot; expected ['nose'], the robot has ['left'",
+        ),
+        (rows("left"), {"signals": {"where": "base"}}, "its rows are ['left'], the robot's signal has no rows"),
+        (
+            Port(dtype="float32", shape=(1, 3, 3), kind="state/body/position"),
+            {"signals": {"where": "feet"}},
+            "the robot's signal has the rows ['left', 'right', 'tail'], and the port names no rows",
+        ),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(tmp_path: Path, port: Port, arguments: Any, message: str) -> None:
+    path = simple(tmp_path / "p", {"where": port}, echo(port))
+    assert message in refusal(path, Desk(ROWS, HEARS), **arguments)
+
+
+def test_a_signal_that_is_only_there_by_name_is_not_taken_for_its_kind(tmp_path: Path) -> None:
+    signals = {
+        "base": Signal("state/body/angular_velocity", ("x", "y", "z")),
+        "cube.spin": Signal("state/body/angular_velocity", ("x", "y", "z"), by_name=True),
+    }
+    anonymous = simple(tmp_path / "a", {"w": vector()}, {"echo": ECHO})
+    assert bound(anonymous, Desk(signals, HEARS)).signals["w"] == "base"
+    connected = simple(tmp_path / "b", {"w": vector(connection="state:cube:spin")}, {"echo": ECHO})
+    assert bound(connected, Desk(signals, HEARS)).signals["w"] == "cube.spin"
+    del signals["base"]
+    message = refusal(anonymous, Desk(signals, HEARS))
+    assert "the robot has its kind by name only; choose one of ['cube.spin'] with signals={'w': …}" in message
+    assert "reads state/body/angular_velocity by name: cube.spin" in message
+    assert bound(anonymous, Desk(signals, HEARS), signals={"w": "cube.spin"}).signals["w"] == "cube.spin"
+
+
+def test_a_connection_to_another_entity_than_the_joints_is_not_the_robots(tmp_path: Path) -> None:
+    joint = msgspec.structs.replace(joints("state/joint/position", "rad", "a"), connection="state:robot:joint_pos")
+    signals = {"q": Signal("state/joint/position", ("a",), "rad"), "base": TWO["base"]}
+    outputs = {"seen": Port(dtype="float32", shape=(1, 1), kind="action"), "echo": ECHO}
+    for entity in ("robot", "cube"):
+        spin = vector(connection=f"state:{entity}:root_ang_vel_b")
+        path = simple(tmp_path / entity, {"q": joint, "w": spin}, outputs)
+        if entity == "robot":
+            assert bound(path, Desk(signals, HEARS)).signals["w"] == "base"
+        else:
+            message = refusal(path, Desk(signals, HEARS))
+            assert "it is of 'cube', not of the robot, and the robot knows no 'cube.root_ang_vel_b'" in message
+
+
+def test_a_joint_that_turns_the_other_way_is_flipped_when_read_and_when_written(tmp_path: Path) -> None:
+    """Names are in another order on the robot, and only the elbow is turned."""
+    inputs = {"q": joints("state/joint/position", "rad", "shoulder", "elbow")}
+    path = simple(tmp_path / "p", inputs, {"t": joints("target/joint/position", "rad", "shoulder", "elbow")})
+
+    def document(manifest: dict[str, Any]) -> None:
+        limits = {"lower": -1.0, "upper": 2.0}
+        about = {"kp": 5.0, "default_position": 0.25, "position_limits": limits}
+        manifest["joints"] = [{"name": name, **about} for name in ("shoulder", "elbow")]
+
+    support.edit_manifest(path, document)
+    names, signs = ("elbow", "shoulder"), (-1, 1)
+    reads = {"q": Signal("state/joint/position", names, "rad", signs=signs)}
+    robot = Desk(reads, {"t": Signal("target/joint/position", names, "rad", signs=signs)})
+    robot.values["q"] = np.array([0.5, 0.75])
+    one = bound(path, robot)
+    one.reset()
+    assert one.step()["t"].tolist() == [[0.75, -0.5]], "as the policy sees it"
+    assert robot.log[-1] == {"t": [0.5, 0.75]}, "as the robot has it"
+    assert robot.setup is not None
+    shoulder, elbow = robot.setup.joints
+    assert (shoulder.default_position, elbow.default_position) == (0.25, -0.25)
+    assert elbow.position_limits is not None
+    assert (elbow.position_limits.lower, elbow.position_limits.upper, elbow.kp) == (-2.0, 1.0, 5.0)
+
+
+def test_signs_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    path = simple(
+        tmp_path / "p",
+        {"q": joints("state/joint/position", "rad", "a")},
+        {"t": joints("target/joint/position", "rad", "a")},
+    )
+    reads = {"q": Signal("state/joint/position", ("a",), "rad", signs=(-1,))}
+    message = refusal(path, Desk(reads, {"t": Signal("target/joint/position", ("a",), "rad")}))
+    assert "joint 'a' has the sign 1 in 't' and -1 in 'q'; a joint has one direction" in message
+
+
+def test_whole_numbers_are_no_fractions_of_an_image(tmp_path: Path) -> None:
+    image = Port(dtype="float32", shape=(1, 2, 2, 3), kind="sensor/image/rgb")
+    path = simple(tmp_path / "p", {"image": image}, {"echo": msgspec.structs.replace(image, kind="action")})
+    robot = Desk({"camera": Signal("sensor/image/rgb", shape=(2, 2, 3))}, HEARS)
+    one = bound(path, robot)
+    one.reset()
+    robot.values["camera"] = np.full((2, 2, 3), 255, np.uint8)
+    with pytest.raises(InputError, match="robot.read: 'camera': uint8 does not fit the port's float32"):
+        one.step()
+
+
+class Studio(Desk):
+    """A robot that takes pictures of any size."""
+
+    def configure(self, setup: Setup) -> None:
+        super().configure(setup)
+        self.values = {name: np.ones(port.shape, np.float32) for name, port in setup.orders.items()}
+
+
+def test_what_is_made_to_order_has_the_shape_of_the_port(tmp_path: Path) -> None:
+    image = Port(dtype="float32", shape=(1, 4, 5, 3), kind="sensor/image/rgb", metadata={"note": "large"})
+    path = simple(tmp_path / "p", {"image": image}, {"echo": msgspec.structs.replace(image, kind="action")})
+    robot = Studio({"camera": Signal("sensor/image/rgb", to_order="camera")}, HEARS)
+    one = bound(path, robot)
+    assert robot.setup is not None
+    assert robot.setup.orders == {"camera": image}
+    one.reset()
+    assert one.step()["echo"].shape == (1, 4, 5, 3)
+    robot.values["camera"] = np.ones((4, 5, 3))
+    with pytest.raises(InputError, match=r"'camera': expected shape \[1, 4, 5, 3\], got \[4, 5, 3\]"):
+        one.step()
+    assert "reads camera: sensor/image/rgb made to order" in refusal(path, robot, unused=["nobody"])
+
+
+def test_a_port_that_says_how_it_is_made_is_bound_to_what_makes_it(tmp_path: Path) -> None:
+    signals = {"base": TWO["base"], "made": Signal("state/body/angular_velocity", by_name=True, to_order="recipe")}
+    plain = simple(tmp_path / "a", {"w": vector()}, {"echo": ECHO})
+    assert bound(plain, Desk(signals, HEARS)).signals["w"] == "base"
+    asking = simple(tmp_path / "b", {"base": vector(metadata={"recipe": {}})}, {"echo": ECHO})
+    assert bound(asking, Desk(signals, HEARS)).signals["base"] == "made"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -202,6 +202,14 @@ def _logaddexp(a: Tensor, b: Tensor) -> Any:
     return top + torch.log(1.0 + torch.exp(apart))
 
 
+def _index(tensor: Tensor, indices: Sequence[Tensor | None]) -> Any:
+    """Indices that are no int64 make a file that no runtime takes."""
+    if all(one is None or one.dtype in (torch.int64, torch.bool) for one in indices):
+        return NotImplemented
+    wide = [one if one is None or one.dtype == torch.bool else one.to(torch.int64) for one in indices]
+    return aten.index.Tensor(tensor, wide)
+
+
 def _solve(matrix: Tensor, right: Tensor) -> Tensor:
     """Solve small systems by elimination, the largest pivot first."""
     size = matrix.shape[-1]
@@ -367,6 +375,7 @@ DECOMPOSITIONS: Mapping[Any, Callable[..., Any]] = {
     aten.expm1.default: _expm1,
     aten.logaddexp.default: _logaddexp,
     aten.linalg_inv_ex.default: _inv_ex,
+    aten.index.Tensor: _index,
     aten._linalg_solve_ex.default: _solve_ex,
     aten.hypot.default: _hypot,
     aten.fmax.default: _fmax,

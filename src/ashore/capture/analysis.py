@@ -278,11 +278,27 @@ def _drawn_by_reset(result: Analysis, variable: Variable) -> bool:
     return False
 
 
-def made_from_inputs(tape: Tape, live: Liveness, timeline: list[Step]) -> bool:
-    """Whether what matters of a reset looks at declared inputs, also if it had given them values before."""
+def made_from_inputs(tape: Tape, slot: int, timeline: list[Step]) -> bool:
+    """Whether a reset looks at declared inputs, also if it had given them values before, to make a tensor."""
+    live = Liveness(tape, [slot], (), _rows_of_a_reset(tape, timeline))
     inputs = {one.place[0] for step in timeline for one in step.tape.inputs.values()}
     slots = (slot for index in live.ops for slot in looked_at(tape.ops[index], tape.groups))
     return any(tape.place(slot)[0] in inputs for slot in slots)
+
+
+def _rows_of_a_reset(tape: Tape, timeline: list[Step]) -> set[int]:
+    """The tensors of a reset that say which rows are reset: that may come from anything."""
+    step = next((step for step in timeline if step.resetting is tape), None)
+    found: set[int] = set()
+    if step is None:
+        return found
+    for op in tape.ops:
+        if schema_name(op) == "aten::nonzero" and op.results[0] is not None:
+            rows = tape.tensor(op.results[0]).flatten().tolist()
+            every = list(range(len(rows) if step.rows is None else len(step.rows)))
+            if rows == [row for row in every if step.rows is None or step.rows[row]]:
+                found.add(op.results[0])
+    return found
 
 
 def _reset_from_inputs(result: Analysis, variable: Variable) -> bool:
@@ -291,7 +307,7 @@ def _reset_from_inputs(result: Analysis, variable: Variable) -> bool:
         tape = result.steps.reset_before(sighting.step)
         slots = [] if tape is None else tape.slots_at(sighting.capture.place)
         for slot in (slot for slot in slots if tape is not None and slot not in tape.captures):
-            if tape is not None and made_from_inputs(tape, Liveness(tape, [slot], ()), result.steps.timeline):
+            if tape is not None and made_from_inputs(tape, slot, result.steps.timeline):
                 return True
     return False
 

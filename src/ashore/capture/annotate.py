@@ -30,7 +30,7 @@ _R = TypeVar("_R")
 _BACKEND_PARAMS = {"opset_version": "opset", "opset": "opset", "ir_version": "ir_version"}
 
 
-class _Door:
+class Door:
     """One session between `start` and the next `start`."""
 
     def __init__(self, out: Path, *, dry_run: bool, verbose: bool) -> None:
@@ -62,8 +62,18 @@ class _Door:
             self.session.nodes.append(node)
         self.session.enter_node(self.entered[-1] if self.entered else None)
 
+    @property
+    def complete(self) -> bool:
+        """Whether all nodes have given their outputs in the step that is open."""
+        return not self.entered and self.finished == set(self.session.nodes)
+
     def require(self, node: str, call: str) -> None:
         """Refuse a call for a node that is not open."""
+        if node in self.finished and node not in self.entered:
+            raise OrderError(
+                f"annotate.{call}: node {node!r} has given its outputs in this step already; call it once a decision, "
+                "not in what is done several times in between"
+            )
         if node not in self.entered:
             hint = suggestion(node, self.entered)
             raise OrderError(f"annotate.{call}: node {node!r} is not open; call input_tensors for it first{hint}")
@@ -75,7 +85,7 @@ class _Door:
             self.session.stop()
 
 
-_door: _Door | None = None
+_door: Door | None = None
 
 
 def start(
@@ -109,7 +119,7 @@ def start(
     if _door is not None and _door.recording:
         warnings.warn("start: the session that was open is discarded", stacklevel=2)
         _door.close()
-    _door = _Door(Path(save_path) / Path(name).expanduser(), dry_run=dry_run, verbose=verbose)
+    _door = Door(Path(save_path) / Path(name).expanduser(), dry_run=dry_run, verbose=verbose)
 
 
 def stop() -> None:
@@ -178,7 +188,7 @@ class _Annotate:
     def input_tensors(self, node: str, tensors: Any) -> Any:
         """Declare inputs of a node, which is open from here on. Gives the tensors back, one alone or a tuple."""
         named = _named("input_tensors", tensors)
-        door = _recording()
+        door = recording()
         if door is None:
             return _handed_back(value for value, _ in named.values())
         _check_node(node)
@@ -208,7 +218,7 @@ class _Annotate:
         """
         named = _named("output_tensors", tensors)
         static = _named("output_tensors", static_outputs) if static_outputs is not None else {}
-        door = _recording()
+        door = recording()
         if door is None:
             return _handed_back(value for value, _ in named.values())
         door.require(node, "output_tensors")
@@ -228,7 +238,7 @@ class _Annotate:
     def state_tensors(self, node: str, tensors: Any) -> Any:
         """Declare states of an open node, as they are when the step begins with them."""
         named = _named("state_tensors", tensors)
-        door = _recording()
+        door = recording()
         if door is not None:
             door.require(node, "state_tensors")
             for name, (value, info) in named.items():
@@ -238,7 +248,7 @@ class _Annotate:
     def update_state(self, node: str, tensors: Any) -> Any:
         """Say what declared states become."""
         named = _named("update_state", tensors)
-        door = _recording()
+        door = recording()
         if door is not None:
             door.require(node, "update_state")
             for name, (value, _) in named.items():
@@ -253,7 +263,7 @@ class _Annotate:
             named = dict(tensors)
         else:
             named = {f"buffer_{index}": tensor for index, tensor in enumerate(tensors)}
-        door = _recording()
+        door = recording()
         if door is not None:
             door.require(node, "register_buffer")
             for name, tensor in named.items():
@@ -266,7 +276,7 @@ class _Annotate:
         for name in buffer_names or ():
             if name not in known:
                 raise InputError(f"annotate.module: there is no buffer {name!r}{suggestion(name, known)}")
-        door = _recording()
+        door = recording()
         if door is not None:
             door.require(node, "module")
             for name in known if buffer_names is None else buffer_names:
@@ -286,7 +296,7 @@ class _Annotate:
 
             @functools.wraps(function)
             def annotated(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-                if _recording() is None:
+                if recording() is None:
                     return function(*args, **kwargs)
                 bound = signature.bind(*args, **kwargs)
                 self._take_arguments(node, signature, bound)
@@ -315,7 +325,7 @@ class _Annotate:
 
     def reset(self) -> None:
         """Mark that an episode ends. Call it before your code resets itself."""
-        door = _recording()
+        door = recording()
         if door is not None:
             door.session.mark_reset()
             door.entered, door.finished = [], set()
@@ -324,7 +334,8 @@ class _Annotate:
 annotate = _Annotate()
 
 
-def _recording() -> _Door | None:
+def recording() -> Door | None:
+    """The session that is open, if there is one."""
     return _door if _door is not None and _door.recording else None
 
 

@@ -159,7 +159,9 @@ class Assembly:
             name=name,
             description=options.description,
             licence=options.licence,
-            provenance=collect_provenance(tools=_TOOLS),
+            provenance=collect_provenance(
+                tools=(*_TOOLS, *self.options.tools), checkpoint=self.options.checkpoint, task=self.options.task
+            ),
             timing=options.timing,
             joints=tuple(options.joints),
             inputs={label: self._port(layout.input_key(label)) for label in layout.inputs.values()},

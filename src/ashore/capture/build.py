@@ -161,7 +161,10 @@ class _Builder:
             path = self._owned.get(id(capture.tensor)) or capture.path or "constant"
             name = unique(path, self._program.constants)
             self._constant_names[key] = name
-            self._program.constants[name] = capture.value
+            drawn = {slot for index in self._analysis.weights for slot in self._tape.ops[index].results}
+            matters = capture.slot in drawn or self._tape.groups[capture.slot] in self._analysis.live.groups
+            # What is overwritten before anything looks at it holds nothing.
+            self._program.constants[name] = capture.value if matters else torch.zeros_like(capture.value)
         return self._constant_names[key]
 
     def _new(self) -> int:

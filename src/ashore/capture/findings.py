@@ -113,6 +113,16 @@ KINDS: Mapping[str, Kind] = {
         "The code cannot be made to work on any number of rows.",
         "leave out batch='dynamic', or compute each row by itself",
     ),
+    "random_delay": Kind(
+        "error",
+        "An observation is delayed by a random number of steps.",
+        "give the term a constant delay for the export: delay_min_lag = delay_max_lag, delay_hold_prob = 0",
+    ),
+    "gain": Kind(
+        "error",
+        "A joint is driven by position targets, but its actuator has no positive stiffness.",
+        "correct the actuator, or drive the joint by velocity or effort targets",
+    ),
     "non_finite": Kind("warning", "A port held a NaN or an infinity during the recording.", "check that this is meant"),
     "kind_without_names": Kind(
         "warning",
@@ -132,6 +142,26 @@ KINDS: Mapping[str, Kind] = {
     "huge_constant": Kind("warning", "A constant is very large.", "check that it should be part of the package"),
     "grad_constant": Kind(
         "warning", "A constant that is no parameter requires a gradient.", "check that it should not change any more"
+    ),
+    "privileged_input": Kind(
+        "warning",
+        "The actor reads something that only a simulation knows.",
+        "train a student that does without it, or estimate it on the robot",
+    ),
+    "no_semantics": Kind(
+        "warning",
+        "A property is read that nobody described, so nothing says what the input means.",
+        "describe it with ashore.integrations.describe",
+    ),
+    "actuator_delay": Kind(
+        "info",
+        "The actuators of the training environment act late; a robot has its own delay.",
+        "nothing has to be done",
+    ),
+    "encoder_bias": Kind(
+        "info",
+        "Joint positions and targets are what the encoders read: the bias that the simulation gives them is left out.",
+        "nothing has to be done",
     ),
     "undeclared_state": Kind("info", "A state that nobody declared was found.", "nothing has to be done"),
     "no_reset": Kind(

@@ -12,12 +12,11 @@ from collections.abc import Collection, Mapping
 import torch
 
 from ashore.capture.analysis import Analysis, Carried
-from ashore.capture.operations import is_random
-from ashore.capture.program import Program, execute
+from ashore.capture.program import Program, execute_again
 from ashore.capture.starts import decided_slots
 from ashore.capture.steps import Step
 from ashore.capture.tape import Name
-from ashore.capture.tensors import close, snapshot
+from ashore.capture.tensors import close
 
 _SCALES = (1.0, 10.0, 1000.0)
 """How far the other inputs are from the recorded ones: a limit may be far away."""
@@ -65,11 +64,7 @@ def _replay(
     with torch.no_grad():
         for index in range(len(tape.ops) + 1):
             outputs |= {name: values[one.slot].clone() for name, one in tape.outputs.items() if one.at == index}
-            for op in tape.ops[index : index + 1]:
-                if is_random(op):  # weights that are made on first use stay as they were drawn
-                    values |= {slot: snapshot(tape.tensor(slot)) for slot in op.results if slot is not None}
-                else:
-                    execute([op], values)
+            execute_again(tape, tape.ops[index : index + 1], values)  # weights made on first use stay as drawn
     left = {carried.name: _left(analysis, carried, step) for carried in analysis.everything}
     return outputs, {name: values[slot] for name, slot in left.items() if slot is not None}
 
@@ -79,8 +74,7 @@ def _left(analysis: Analysis, carried: Carried, step: Step) -> int | None:
     after = next(analysis.steps.after(step, carried.variable.rate), None)
     if after is None or carried.lag != 1:
         return None
-    place = analysis.variables.place(after, carried.variable)
-    capture = None if place is None else after.tape.captures.get(place[1])
+    capture = analysis.variables.capture(after, carried.variable)
     slots = [] if capture is None else step.tape.slots_at(capture.place)
     return slots[-1] if slots else None
 

@@ -17,7 +17,7 @@ class Formulas:
     """The operations of callbacks, by what they are."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, tuple[int, int | None]] = {}
+        self._known: dict[Any, tuple[list[int | None], int | None]] = {}
         """Formula -> what it gave, and the input that was declared as it."""
 
         self._same: dict[int, int] = {}
@@ -27,17 +27,20 @@ class Formulas:
 
     def learn(self, op: Op, tape: Tape, declared: int | None) -> None:
         """Remember an operation of a callback."""
-        if not op.mutates and len(op.results) == 1 and op.results[0] is not None and not is_random(op):
-            self._known[self._formula(op, tape)] = op.results[0], declared
+        if not op.mutates and not is_random(op):
+            formula = self._formula(op, tape)
+            results, before = self._known.get(formula, (op.results, None))  # an earlier callback may have done the same
+            self._known[formula] = results, before if before is not None else declared
 
     def recognise(self, op: Op, tape: Tape) -> int | None:
         """The slot of the input that an operation computes once more, or None."""
         if not self._known or op.mutates or is_random(op):
             return None
-        known, slot = self._known.get(self._formula(op, tape)), op.results[0]
-        if known is None or slot is None:
+        known = self._known.get(self._formula(op, tape))
+        if known is None:
             return None
-        self._same[slot] = known[0]
+        pairs = zip(op.results, known[0], strict=True)
+        self._same |= {slot: same for slot, same in pairs if slot is not None and same is not None}
         return known[1]
 
     def follow(self, op: Op) -> None:

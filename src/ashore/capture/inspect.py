@@ -14,7 +14,7 @@ from ashore.capture.lines import Line
 from ashore.capture.movement import Movement
 from ashore.capture.operations import RECURRENT, Op, Ref, is_random, schema_name
 from ashore.capture.steps import Step
-from ashore.capture.tape import Name, Tape
+from ashore.capture.tape import Leak, Name, Tape
 
 aten = torch.ops.aten
 
@@ -72,7 +72,7 @@ def _other_paths(analysis: Analysis) -> Iterator[Finding]:
 
 def _other_path(analysis: Analysis, step: Step) -> Finding | None:
     match, ours, theirs = analysis.steps.match(step), analysis.steps.reference.tape.ops, step.tape.ops
-    crossed = _crossing(analysis, step)
+    crossed, made_here = _crossing(analysis, step), _making(analysis, step)
     for index in sorted(analysis.live.ops):
         op = ours[index]
         if index not in match:
@@ -88,7 +88,7 @@ def _other_path(analysis: Analysis, step: Step) -> Finding | None:
             return Finding("python_value", message, op.line)
         if any(crossed(left.slot, right.slot) for left, right in _pairs(op, other)):
             return Finding("control_flow", f"{_named(op)} works on other tensors in other steps", op.line)
-        if any(_is_made_here(analysis, step, left.slot, right.slot) for left, right in _pairs(op, other)):
+        if any(made_here(left.slot, right.slot) for left, right in _pairs(op, other)):
             message = f"steps do different things: what {_named(op)} works on is changed before it in some steps only"
             return Finding("control_flow", message, op.line)
     for name, declared in analysis.steps.reference.tape.outputs.items():
@@ -122,11 +122,12 @@ def _crossing(analysis: Analysis, step: Step) -> Callable[[int, int], bool]:
     return lambda ours, other: ours not in found and ours in theirs and other not in theirs[ours]
 
 
-def _is_made_here(analysis: Analysis, step: Step, ours: int, theirs: int) -> bool:
-    """Whether the reference finds a tensor, where another step works on something that it made itself."""
+def _making(analysis: Analysis, step: Step) -> Callable[[int, int], bool]:
+    """Says whether the reference finds a tensor, where another step works on something that it made itself."""
+    found = analysis.steps.reference.tape.captures
     made = {slot for op in step.tape.ops for slot in op.results if slot not in op.reads()}
-    found = {*step.tape.captures, *(one.slot for one in step.tape.given())}
-    return ours in analysis.steps.reference.tape.captures and theirs in made and theirs not in found
+    made -= {*step.tape.captures, *(one.slot for one in step.tape.given())}
+    return lambda ours, theirs: ours in found and theirs in made
 
 
 def _extra_writes(analysis: Analysis, step: Step) -> Op | None:
@@ -152,9 +153,10 @@ def _near(match: dict[int, int], theirs: list[Op], index: int) -> Line | None:
 def _leaks(analysis: Analysis, movement: Movement) -> Iterator[Finding]:
     """Values that left for Python before the last output, and that can be different another time."""
     for step in analysis.steps.all:
-        last, seen = _last_output(analysis, step), set[Line]()
+        seen: set[Line] = set()
         for leak in step.tape.leaks:
-            if leak.at <= last and leak.line not in seen and movement.moves(step, leak.slot, leak.at):
+            late = _is_late(analysis, step, leak)
+            if not late and leak.line not in seen and movement.moves(step, leak.slot, leak.at):
                 seen.add(leak.line)
                 yield Finding("value_leak", f"a value leaves the graph by {leak.how} in `{leak.line.text}`", leak.line)
         if seen:
@@ -206,15 +208,24 @@ def _late_leaks(analysis: Analysis, movement: Movement) -> Iterator[Finding]:
     """The first value that left for Python after the last output: it can decide what a later step does."""
     for step in analysis.steps.all:
         for leak in step.tape.leaks:
-            if leak.at > _last_output(analysis, step) and movement.moves(step, leak.slot, leak.at):
+            if _is_late(analysis, step, leak) and movement.moves(step, leak.slot, leak.at):
                 what = f"a value is read by {leak.how} after the outputs, in `{leak.line.text}`"
                 yield Finding("late_leak", f"{what}; a later step must not depend on it", leak.line)
                 return
 
 
+def _is_late(analysis: Analysis, step: Step, leak: Leak) -> bool:
+    """Whether a value left after all outputs, so that it can no longer decide about them in its own step."""
+    return not _has_two_rates(analysis) and leak.outputs == len(step.tape.outputs)
+
+
+def _has_two_rates(analysis: Analysis) -> bool:
+    return len(analysis.steps.all) < len(analysis.steps.timeline)
+
+
 def _last_output(analysis: Analysis, step: Step) -> int:
     """How far into a step its operations matter: with two rates to its end, since the other rate goes on from there."""
-    if len(analysis.steps.all) < len(analysis.steps.timeline):
+    if _has_two_rates(analysis):
         return len(step.tape.ops)
     return max((out.at for out in step.tape.outputs.values()), default=0)
 

@@ -115,7 +115,7 @@ class Listener:
             return
         if (is_assertion(line) or inside(_CHECKS)) and not is_tried(user_frames(tape.begun)):
             return
-        tape.leaks.append(Leak(tape.use(tensor), how, len(tape.ops), line))
+        tape.leaks.append(Leak(tape.use(tensor), how, len(tape.ops), line, len(tape.outputs)))
 
 
 class _Operations(TorchDispatchMode):

@@ -6,7 +6,7 @@ by groups: an operation that writes into a group matters if the group does, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ashore.capture.operations import Op, schema_name
 from ashore.capture.tape import Tape
@@ -28,9 +28,12 @@ class Liveness:
         tape: the step.
         at_end: slots whose content after the last operation matters.
         at: (slot, position): slots whose content matters as it was after so many operations.
+        known: slots that may hold what they like, and come from wherever they come from.
     """
 
-    def __init__(self, tape: Tape, at_end: Iterable[int], at: Iterable[tuple[int, int]]) -> None:
+    def __init__(
+        self, tape: Tape, at_end: Iterable[int], at: Iterable[tuple[int, int]], known: Collection[int] = ()
+    ) -> None:
         self.ops: set[int] = set()
         """Indices of the operations that matter."""
 
@@ -46,6 +49,8 @@ class Liveness:
         for index in range(len(tape.ops) - 1, -1, -1):
             live |= by_position.get(index + 1, set())
             op = tape.ops[index]
+            if any(slot in known for slot in op.results):
+                continue
             made = op.makes(groups.__getitem__)
             wanted = bool(made & live)
             if not wanted and not self.slots.intersection(op.results).difference(op.reads()):

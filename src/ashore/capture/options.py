@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ashore.backends import PROFILES, exporter_name
-from ashore.capture.findings import KINDS
+from ashore.capture.findings import KINDS, Finding
 from ashore.errors import InputError, suggestion
 from ashore.spec import Joint, Timing
 from ashore.spec.checks import is_identifier
@@ -54,6 +55,20 @@ class ExportOptions:
     description: str | None = None
     licence: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    task: str | None = None
+    """The name of the training task."""
+
+    checkpoint: str | os.PathLike[str] | None = None
+    """The file that the weights came from; its digest is recorded."""
+
+    tools: Collection[str] = ()
+    """Further distributions whose versions are recorded."""
+
+    counters: Collection[str] = ()
+    """Attributes that are known to count, and to decide nothing; they are not warned about."""
+
+    findings: Sequence[Finding] = ()
+    """What was found before the recording; it counts like what is found in it."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> ExportOptions:

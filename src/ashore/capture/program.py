@@ -6,15 +6,16 @@ exported files are checked against it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
 import torch
 
 from ashore.capture.lines import Line
-from ashore.capture.operations import Op, Ref
-from ashore.capture.tape import Name
+from ashore.capture.operations import Op, Ref, is_random
+from ashore.capture.tape import Name, Tape
+from ashore.capture.tensors import snapshot
 from ashore.spec.manifest import Rate, Role
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]
@@ -136,6 +137,15 @@ def execute(ops: list[Op], values: dict[int, torch.Tensor], batch: Any = None) -
         for value, result in zip(op.results, op.call(leaves), strict=True):
             if value is not None and value not in values:
                 values[value] = result
+
+
+def execute_again(tape: Tape, ops: Sequence[Op], values: dict[int, torch.Tensor]) -> None:
+    """Run operations of a recorded step on other values; what was drawn at random stays what it was."""
+    for op in ops:
+        if is_random(op):
+            values |= {slot: snapshot(tape.tensor(slot)) for slot in op.results if slot is not None}
+        else:
+            execute([op], values)
 
 
 def _leaf(leaf: Any, values: dict[int, torch.Tensor], batch: Any) -> Any:

@@ -65,7 +65,9 @@ def roll_out(analyses: Analyses, programs: Programs, *, exclusive: bool = False)
             before = current if step.rows is not None and step.index else {}
             current = {name: seen.get(name, before.get(name, state.start)) for name, state in states.items()}
         else:
-            rollout.findings += _outside_writes(states, current, starts.at(step))
+            seen = starts.at(step)
+            rollout.findings += _outside_writes(states, current, seen)
+            current = {**current, **seen}  # so that rounding errors do not add up
             rollout.findings += _touched(states, starts.touched(step)) if exclusive else ()
         program = programs[step.rate]
         inputs = {name: step.tape.inputs[name].value for name in program.inputs}

@@ -65,12 +65,12 @@ def _written_in_parts(program: Program, makers: list[Op]) -> bool:
 
 
 def _makers(program: Program, value: int) -> Iterator[Op]:
-    """The operations that give a value its content, through those that only copy."""
+    """The operations that give a value its content, through those that only copy or choose."""
     groups = {program.group(value)}
     for op in reversed(program.ops):
         if groups & op.makes(program.group):
             yield op
-            if _name(op) in _COPIES:
+            if _name(op) in (*_COPIES, "where"):
                 groups |= {program.group(read) for read in op.reads()}
 
 

@@ -57,6 +57,9 @@ class Session:
         self.exclusive = False
         """Whether only the steps and resets may write into states, even if that changes nothing."""
 
+        self.simulates = False
+        """Whether a simulator runs after the outputs of a step, so that it is no wonder that values leave for it."""
+
         self.static: set[Name] = set()
         """Outputs that are meant to be constant."""
 
@@ -145,8 +148,8 @@ class Session:
             self._touched[rate] = {memory: tensor for memory, tensor in known.items() if memory not in written}
 
     def resume_reset(self) -> None:
-        """Go on with what may be a reset, in the middle of the step that follows it."""
-        self._listener.tape = self._gap
+        """Go on with what is or may be a reset, in the middle of the step that follows it."""
+        self._listener.tape = self._gap or self._resetting
 
     def start_at_reset(self) -> bool:
         """Forget what was recorded before the first reset; whether there was one."""
@@ -165,6 +168,15 @@ class Session:
         self.end_step()
         self._reset = self._listener.resetting = True
         self._resetting = self._listener.tape = self._resetting or Tape(paths=self._paths)
+
+    def limit_reset(self, rows: Sequence[bool]) -> None:
+        """Say which rows the reset that was marked before the step that is open started an episode in."""
+        self._rows = None if all(rows) else tuple(rows)
+
+    @property
+    def opens_episode(self) -> bool:
+        """Whether a reset was marked before the step that is open."""
+        return self._reset
 
     @property
     def open(self) -> bool:

@@ -11,11 +11,11 @@ import torch
 from ashore.capture.analysis import Analyses, Analysis, Carried, made_from_inputs
 from ashore.capture.build import waiting
 from ashore.capture.liveness import Liveness
-from ashore.capture.operations import is_random, is_seeded
-from ashore.capture.program import execute
+from ashore.capture.operations import is_seeded
+from ashore.capture.program import execute, execute_again
 from ashore.capture.steps import Step
 from ashore.capture.tape import Tape
-from ashore.capture.tensors import same, snapshot
+from ashore.capture.tensors import same
 
 Tensors = dict[str, torch.Tensor]
 ResetEffect: TypeAlias = Literal["kept", "restored", "unclear", "from_inputs"]
@@ -54,8 +54,7 @@ class Starts:
         before = next(analysis.steps.before(step), None)
         deciding = step if step.rate == "policy" or before is None else before
         for carried in analysis.carried.values():
-            place = analysis.variables.place(step, carried.variable)
-            capture = None if place is None else step.tape.captures.get(place[1])
+            capture = analysis.variables.capture(step, carried.variable)
             if capture is None or not capture.touched:
                 continue
             # Writing by a mask that chooses nothing is what resets do when there is none.
@@ -109,8 +108,7 @@ class Starts:
     def _effect(self, carried: Carried, first: Step, step: Step, tape: Tape | None) -> ResetEffect:
         """What was done to a state before `step`, as `first` finds it."""
         analysis = self._analyses[first.rate]
-        place = analysis.variables.place(first, carried.variable)
-        capture = None if place is None else first.tape.captures.get(place[1])
+        capture = analysis.variables.capture(first, carried.variable)
         if capture is None or tape is None:
             return "restored"  # the step makes it anew, or nobody said what was done
         earlier = analysis.steps.timeline[: step.index]
@@ -120,7 +118,7 @@ class Starts:
             known = any(one.slots_at(capture.place) for one in before)
             return "kept" if known and not tape.writes_at(capture.place) else "restored"
         live = Liveness(tape, made[-1:], ())
-        if made_from_inputs(tape, live, analysis.steps.timeline):
+        if made_from_inputs(tape, made[-1], analysis.steps.timeline):
             return "from_inputs"
         # Do what the reset did to other values, near and far: does the initial value come out?
         effects: set[ResetEffect] = set()
@@ -130,12 +128,11 @@ class Starts:
                 known = any(before_it.slots_at(one.place) for before_it in before)
                 values[slot] = _another(one.value, far) if known else one.value.clone()
             given = values[made[-1]].clone() if made[-1] in values else None
-            with torch.no_grad():
-                for op in (tape.ops[index] for index in sorted(live.ops)):
-                    if is_random(op):  # what was drawn stays as it was
-                        values |= {one: snapshot(tape.tensor(one)) for one in op.results if one is not None}
-                    else:
-                        execute([op], values)
+            try:
+                with torch.no_grad():
+                    execute_again(tape, [tape.ops[index] for index in sorted(live.ops)], values)
+            except (IndexError, RuntimeError):  # another value is no index any more
+                return "unclear"
             kept = given is not None and same(values[made[-1]], given)
             effects.add("restored" if same(values[made[-1]], capture.value) else "kept" if kept else "unclear")
         return effects.pop() if len(effects) == 1 else "unclear"
@@ -173,9 +170,9 @@ def decided_slots(analysis: Analysis, step: Step, decided: Collection[str]) -> d
     """State -> its slot in a substep, for those that the decision before it has written."""
     found: dict[str, int] = {}
     for carried in analysis.carried.values() if step.rate == "substep" else ():
-        place = analysis.variables.place(step, carried.variable)
-        if carried.name in decided and place is not None and place[1] in step.tape.captures:
-            found[carried.name] = place[1]
+        capture = analysis.variables.capture(step, carried.variable)
+        if carried.name in decided and capture is not None:
+            found[carried.name] = capture.slot
     return found
 
 

@@ -97,6 +97,8 @@ class Leak(NamedTuple):
     how: str
     at: int
     line: Line
+    outputs: int = 0
+    """How many outputs had been declared."""
 
 
 @dataclass
@@ -365,9 +367,9 @@ class Tape:
         if frame is not None:
             self._counting.look(frame)
         op = Op(target, leaves, structure, results, line_of(frame), self.region, mutates, whole)
-        if self._cuts and not mutates and len(results) == 1 and results[0] is not None:
-            source = self._cut_of(tree_flatten(result)[0][0], op)
-            if source is not None:
+        if self._cuts and not mutates:
+            single = len(results) == 1 and results[0] is not None
+            if single and self._cut_of(tree_flatten(result)[0][0], op) is not None:
                 return
             declared = self._formulas.recognise(op, self)
             if declared is not None:

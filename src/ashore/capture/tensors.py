@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import torch
@@ -48,9 +51,26 @@ def close(expected: torch.Tensor, got: torch.Tensor) -> bool:
     return torch.allclose(expected, got, rtol=coarse, atol=coarse, equal_nan=True)
 
 
+_FOREIGN: ContextVar[frozenset[int]] = ContextVar("_FOREIGN", default=frozenset())
+"""Addresses of memory that is not torch's, where a recording reads it."""
+
+
+@contextmanager
+def foreign_memory(addresses: Iterable[int]) -> Iterator[None]:
+    """Know memory of another library, such as a simulator's, by its address: each look may show it to torch anew."""
+    token = _FOREIGN.set(frozenset(addresses))
+    try:
+        yield
+    finally:
+        _FOREIGN.reset(token)
+
+
 def memory_of(tensor: torch.Tensor) -> int:
     """The memory that a tensor lies in, as a number."""
-    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
+    storage, foreign = tensor.untyped_storage(), _FOREIGN.get()
+    if foreign and storage.data_ptr() in foreign:
+        return -storage.data_ptr()
+    return storage._cdata  # pyright: ignore[reportPrivateUsage]
 
 
 def place_of(tensor: torch.Tensor) -> Place:

@@ -79,13 +79,13 @@ class Variables:
 
     def sightings(self, variable: Variable) -> list[Sighting]:
         """The variable in every step in which it is captured too."""
-        found: list[Sighting] = []
-        for step in self._steps[variable.rate].all:
-            place = self.place(step, variable)
-            capture = None if place is None else step.tape.captures.get(place[1])
-            if capture is not None:
-                found.append(Sighting(step, capture))
-        return found
+        captures = ((step, self.capture(step, variable)) for step in self._steps[variable.rate].all)
+        return [Sighting(step, capture) for step, capture in captures if capture is not None]
+
+    def capture(self, step: Step, variable: Variable) -> Capture | None:
+        """What stands for the variable in a step, if the step found it there."""
+        place = self.place(step, variable)
+        return None if place is None else step.tape.captures.get(place[1])
 
     def origins(self, variable: Variable) -> tuple[dict[Rate, Origin], bool]:
         """Where a captured variable comes from in all steps, and whether the steps agree about it.

@@ -129,6 +129,14 @@ def play(
     idle: Annotated[
         list[str] | None, typer.Option(metavar="JOINT", help="A joint or an actuator that the policy does not drive.")
     ] = None,
+    prefix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="robot/",
+            help="What the robot's names begin with in the model; the package knows them without it.",
+            show_default="what all actuated joints begin with, up to a slash",
+        ),
+    ] = None,
     base: Annotated[str | None, typer.Option(help="The floating body.", show_default="found")] = None,
     keyframe: Annotated[
         str | None, typer.Option(help="Where to start.", show_default="the model, with the package's default positions")
@@ -144,7 +152,7 @@ def play(
     from ashore.cli.playing import Choices, run
 
     choices = Choices(
-        commands=command or [], signals=signal or [], unused=unused or [], idle=idle or [], base=base,
+        commands=command or [], signals=signal or [], unused=unused or [], idle=idle or [], prefix=prefix, base=base,
         keyframe=keyframe, policy_dt_s=policy_dt, camera=camera,
     )  # fmt: skip
     raise typer.Exit(0 if run(path, mjcf, choices, seconds=seconds, video=video, as_json=as_json) else CHECK_FAILED)
@@ -179,6 +187,183 @@ def convert(
         converting.run_to_exploy(path, out, debug=debug, as_json=as_json)
     elif origin is not None:
         converting.run_from(origin, path, out, as_json=as_json)
+
+
+exporting = typer.Typer(name="export", help="Make a package of a trained policy.", no_args_is_help=True)
+deploying = typer.Typer(name="deploy", help="Run a package in its simulator, without managers.", no_args_is_help=True)
+comparing = typer.Typer(
+    name="compare-sim", help="Run environment and package side by side, and find where they part.", no_args_is_help=True
+)
+for one in (exporting, deploying, comparing):
+    app.add_typer(one)
+
+Task = Annotated[str, typer.Option(help="The task, as the simulator's registry calls it.")]
+CheckpointPath = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The weights, or a folder of runs.", show_default="the newest run")
+]
+Motion = Annotated[
+    Path | None, typer.Option("--motion-file", metavar="FILE", help="The motion, for tasks that follow one.")
+]
+Device = Annotated[str, typer.Option(help="The device of torch.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="PATH=VALUE", help="Changes the configuration: env.scene.ground=null, physics=… (Isaac Lab)."
+    ),
+]
+Trust = Annotated[bool, typer.Option("--trust", help="Read a checkpoint that could run code.")]
+LoadRun = Annotated[str | None, typer.Option("--load-run", "--load_run", help="Which run, as a regular expression.")]
+LoadCheckpoint = Annotated[
+    str | None, typer.Option("--load-checkpoint", "--load_checkpoint", help="Which file of it, likewise.")
+]
+Method = Literal["onnx-dynamo", "onnx-torchscript", "jit-script", "jit-trace", "pt2"]
+Backend = Annotated[str | None, typer.Option(help="What runs the stages.", show_default="onnx where there is one")]
+Steps = Annotated[int, typer.Option(min=1, help="Decisions.")]
+
+
+def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
+    @exporting.command(simulator)
+    def export(
+        task: Annotated[
+            str,
+            typer.Option(
+                help="The task, as the simulator's registry calls it; or package.module:make_env, a function that "
+                "gives an environment."
+            ),
+        ],
+        agent: Annotated[
+            str | None,
+            typer.Option(
+                metavar="package.module:NAME",
+                help="The configuration of the RSL-RL runner, if the task is a function.",
+            ),
+        ] = None,
+        checkpoint: CheckpointPath = None,
+        load_run: LoadRun = None,
+        load_checkpoint: LoadCheckpoint = None,
+        out: Annotated[
+            Path | None,
+            typer.Option(
+                "--out",
+                "--export-save-path",
+                "--export_save_path",
+                help="The folder to write the package into.",
+                show_default="beside the checkpoint",
+            ),
+        ] = None,
+        name: Annotated[
+            str | None,
+            typer.Option(
+                "--export-task-name", "--export_task_name", help="What to call the package.", show_default="the task"
+            ),
+        ] = None,
+        method: Annotated[
+            Method, typer.Option("--export-method", "--export_method", help="What writes the stages.")
+        ] = "onnx-dynamo",
+        validation_steps: Annotated[
+            int,
+            typer.Option(
+                "--validation-steps",
+                "--validation_steps",
+                min=0,
+                help="Steps on fresh inputs to verify with, besides the recorded ones; 0 verifies nothing.",
+            ),
+        ] = 5,
+        no_graph: Annotated[
+            bool,
+            typer.Option(
+                "--no-graph", "--disable-graph-visualization", "--disable_graph_visualization", help="Draw no picture."
+            ),
+        ] = False,
+        num_steps: Annotated[int, typer.Option(min=3, help="Decisions to wait for resets while recording.")] = 24,
+        batch: Annotated[
+            Literal["one", "dynamic"], typer.Option(help="Whether the package runs one robot, or any number at once.")
+        ] = "one",
+        allow: Annotated[list[str] | None, typer.Option(metavar="FINDING", help="A finding that may be there.")] = None,
+        model: Annotated[
+            Path | None,
+            typer.Option(metavar="FILE", help="Also write the scene as a MuJoCo .mjb model, to play in (mjlab only)."),
+        ] = None,
+        motion: Motion = None,
+        device: Device = "cpu",
+        overrides: Overrides = None,
+        trust: Trust = False,
+        as_json: AsJson = False,
+    ) -> None:
+        """Export a task with its trained actor: observations, network, state, actions, gains and rates."""
+        from ashore.cli.simulators import Source, run_export
+
+        source = Source(
+            task, checkpoint, motion, device, trust, 2 if batch == "dynamic" else 1, load_run, load_checkpoint, agent,
+            overrides or (),
+        )  # fmt: skip
+        options = {
+            "backend": method, "validation_steps": validation_steps, "picture": not no_graph, "num_steps": num_steps,
+            "batch": "dynamic" if batch == "dynamic" else "recorded", "allow": allow or (),
+        }  # fmt: skip
+        run_export(simulator, source, out=out, name=name, model=model, options=options, as_json=as_json)
+
+    @deploying.command(simulator)
+    def deploy(
+        path: PackagePath,
+        task: Task,
+        steps: Steps = 500,
+        num_envs: Annotated[int, typer.Option(min=1, help="Robots; more than one need an open batch.")] = 1,
+        command: Annotated[
+            list[str] | None,
+            typer.Option(metavar="NAME=0.5,0,0", help="What is asked for; NAME= may be left out if there is one."),
+        ] = None,
+        task_commands: Annotated[
+            bool, typer.Option("--task-commands", help="Let the task's own command terms command.")
+        ] = False,
+        motion: Motion = None,
+        device: Device = "cpu",
+        overrides: Overrides = None,
+        backend: Backend = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Let a package drive the scene of a task: physics only, inputs and outputs by the package's connections."""
+        from ashore.cli.simulators import Source, run_deploy
+
+        source = Source(task, None, motion, device, trust=False, num_envs=num_envs, overrides=overrides or ())
+        run_deploy(
+            simulator, path, source,
+            steps=steps, commands=command or [], task_commands=task_commands, backend=backend, as_json=as_json,
+        )  # fmt: skip
+
+    @comparing.command(simulator)
+    def compare(
+        path: PackagePath,
+        task: Task,
+        checkpoint: CheckpointPath = None,
+        load_run: LoadRun = None,
+        load_checkpoint: LoadCheckpoint = None,
+        steps: Steps = 100,
+        seed: Annotated[int, typer.Option(help="Of the environment.")] = 0,
+        atol: Annotated[float, typer.Option(help="What counts as a difference.")] = 1e-4,
+        no_report: Annotated[
+            bool, typer.Option("--no-report", help="Do not keep the trajectories in the package.")
+        ] = False,
+        motion: Motion = None,
+        device: Device = "cpu",
+        overrides: Overrides = None,
+        trust: Trust = False,
+        as_json: AsJson = False,
+    ) -> None:
+        """Compare the training environment with the package in a deployment environment; exit with 1 if they differ."""
+        from ashore.cli.simulators import Source, run_compare
+
+        source = Source(
+            task, checkpoint, motion, device, trust, 1, load_run, load_checkpoint, overrides=overrides or ()
+        )
+        same = run_compare(
+            simulator, path, source, steps=steps, seed=seed, atol=atol, write=not no_report, as_json=as_json
+        )
+        raise typer.Exit(0 if same else CHECK_FAILED)
+
+
+_simulator_commands("mjlab")
+_simulator_commands("isaaclab")
 
 
 def main() -> None:

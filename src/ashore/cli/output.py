@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 _WIDTH_WITHOUT_TERMINAL = 200
@@ -50,9 +50,10 @@ def table(title: str, *columns: str) -> Table:
 
 
 @contextmanager
-def progress(label: str, total: int) -> Generator[Progress]:
-    """A progress bar on the error stream, shown only to people; its task is number 0."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+def progress(label: str, total: int | None) -> Generator[Progress]:
+    """A progress bar on the error stream, shown only to people; its task is number 0. Its length may be unknown."""
+    known = (MofNCompleteColumn(), TimeRemainingColumn()) if total is not None else (TimeElapsedColumn(),)
+    columns = (TextColumn("{task.description}"), BarColumn(), *known)
     bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
     with bar:
         bar.add_task(label, total=total)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ashore.cli.output import console, print_json, progress, table
 from ashore.deploy import Film, Latency, MujocoRobot, Play, Range, play
-from ashore.deploy.playing import ticks_in
+from ashore.deploy.mujoco.playing import ticks_in
 from ashore.errors import InputError
 from ashore.runtime import Policy, load
 from ashore.runtime.commands import is_command
@@ -25,6 +25,7 @@ class Choices:
     signals: Sequence[str]
     unused: Sequence[str]
     idle: Sequence[str]
+    prefix: str | None
     base: str | None
     keyframe: str | None
     policy_dt_s: float | None
@@ -33,12 +34,14 @@ class Choices:
 
 def run(path: Path, mjcf: Path, choices: Choices, *, seconds: float, video: Path | None, as_json: bool) -> bool:
     """Play the package at `path`, print how it went, and say whether the robot stayed up."""
-    if video is not None and sys.platform == "linux" and not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo looks at it when it is imported
     policy = load(path)
+    pictures = video is not None or any(str(port.kind).startswith("sensor/image/") for port in policy.inputs.values())
+    if pictures and sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo looks at it when it is imported
     robot = MujocoRobot(
-        mjcf, base=choices.base, idle=choices.idle, keyframe=choices.keyframe, policy_dt_s=choices.policy_dt_s
-    )
+        mjcf, prefix=choices.prefix, base=choices.base, idle=choices.idle, keyframe=choices.keyframe,
+        policy_dt_s=choices.policy_dt_s,
+    )  # fmt: skip
     commands = _commands(policy, choices.commands)
     bound = policy.bind(robot, commands=commands, signals=_pairs("signal", choices.signals), unused=choices.unused)
     ticks = ticks_in(robot, seconds)

@@ -7,14 +7,16 @@ may name a tensor that only exists after the first call.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
+from ashore.capture.contract import PortInfo
 from ashore.capture.lines import Line, user_line
 from ashore.errors import InputError
+from ashore.spec import RATES, Rate
 
 Getter: TypeAlias = Callable[[], torch.Tensor]
 
@@ -40,6 +42,9 @@ class Component:
         self._grouped = False
         self.line: Line = user_line()
         """Where it was made."""
+
+        self.info: PortInfo | None = None
+        """What it means, where that is known better than its name and metadata say it."""
 
     @property
     def name(self) -> str:
@@ -84,6 +89,8 @@ class Input(Component):
     """A tensor that comes from outside: from sensors, an estimator, an operator."""
 
     _data: torch.Tensor | None = None
+    rates: Collection[Rate] = RATES
+    """At which rates it is read."""
 
     @property
     def input_name(self) -> str:

@@ -197,6 +197,9 @@ class _Comparer:
             late = self._read()
             self._inputs = late if self._tick else {**self._inputs, **{name: late[name] for name in self._sampled_late}}
 
+    def aside(self, going_on: bool) -> None:
+        pass
+
     def leave(self, part: PartName) -> None:
         if part == "process":
             self._tick = 0

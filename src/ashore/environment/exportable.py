@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
+from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 import torch
@@ -38,6 +39,14 @@ class ExportableEnvironment(abc.ABC):
     def command_updates(self) -> list[Callable[[], object]]:
         """What was registered to update commands."""
         return self._command_updates
+
+    def watched_calls(self) -> Mapping[CodeType, Callable[[FrameType], object]]:
+        """Functions that the adapter wants to hear of when a step calls them: their code -> what to tell.
+
+        What such a function does is recorded like everything else, unless the answer is True: then it is the affair of
+        the simulator.
+        """
+        return {}
 
     @abc.abstractmethod
     def compute_observations(self) -> Observations:

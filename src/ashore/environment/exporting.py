@@ -30,6 +30,7 @@ from ashore.environment.walking import Shapes, Walk, named_observations, prepare
 from ashore.errors import ExportError, InputError
 from ashore.interop.exploy import to_exploy
 from ashore.package import Package, unpack
+from ashore.spec import Rate
 
 _NOT_RECOGNISED = (
     "What process_actions() and apply_actions() do was not recognised in step(), so they were called besides it, and"
@@ -47,6 +48,7 @@ def export_environment(
     out: str | os.PathLike[str],
     *,
     num_steps: int = _NUM_STEPS,
+    told: Callable[[str], object] = lambda _: None,
     **options: Any,
 ) -> Package:
     """Run an environment with its actor, and write what they compute as a package.
@@ -59,6 +61,7 @@ def export_environment(
         out: the directory of the package; its last part is the name of the package.
         num_steps: how many decisions to wait for a reset. Two are waited for; if there is none, a reset is taken to
             restore what was there at the start.
+        told: is told what is being done, for a progress display.
         options: see `ashore.capture.options.ExportOptions`. With several environments, ``batch="dynamic"`` makes their
             number open; else the package is for one.
 
@@ -84,7 +87,8 @@ def export_environment(
                 **options,
             }
         )
-        session, recognised = _record(env, actor, num_steps)
+        session, recognised = _record(env, actor, num_steps, told)
+        told("exporting and verifying")
         try:
             package = _export(session, target, settings)
         except ExportError as error:
@@ -163,7 +167,9 @@ def _metadata(env: ExportableEnvironment, about: Mapping[str, Any]) -> dict[str,
     return {key: value for key, value in found.items() if value}
 
 
-def _record(env: ExportableEnvironment, actor: Callable[[Any], torch.Tensor], num_steps: int) -> tuple[Session, bool]:
+def _record(
+    env: ExportableEnvironment, actor: Callable[[Any], torch.Tensor], num_steps: int, told: Callable[[str], object]
+) -> tuple[Session, bool]:
     """Run the environment and record it; also whether the parts of its step were recognised."""
     session = Session()
     session.nodes, session.rates = [POLICY, SUBSTEP], {SUBSTEP: "substep"}
@@ -175,7 +181,8 @@ def _record(env: ExportableEnvironment, actor: Callable[[Any], torch.Tensor], nu
     try:
         obs = walk.begin()
         resets = since = 0
-        for _ in range(3 * num_steps):
+        for decision in range(3 * num_steps):
+            told(f"recording, decision {decision + 1}")
             obs, flags = walk.step(obs)
             since += 1
             if any(flags):
@@ -236,17 +243,24 @@ class _Recorder:
         if part == "observe" or not self._decided:  # what was observed before, nobody decided on
             session.discard_step()
         self._decided = self._decided and part == "apply"
-        session.begin_step("policy" if part == "observe" else "substep")
+        rate: Rate = "policy" if part == "observe" else "substep"
+        session.begin_step(rate)
         node = POLICY if part == "observe" else SUBSTEP
         session.enter_node(node)
         session.pause()
         self._name_memory()
         session.resume()
         for one in self._context.get_input_components():
-            if not isinstance(one, Memory):
+            if not isinstance(one, Memory) and rate in one.rates:
                 one.take(session.declare_called((node, one.name), one.get_from_env_cb, self._info(one), one.line))
         if part == "observe":
             self._context.write_connections()
+
+    def aside(self, going_on: bool) -> None:
+        if going_on:
+            self._session.pause()
+        else:
+            self._session.resume()
 
     def leave(self, part: PartName) -> None:
         session = self._session
@@ -275,7 +289,7 @@ class _Recorder:
                 raise InputError(f"the input {name!r} is called as the observations are; choose another name")
             names = self._names if name == "obs" else []
             fitting = names if len(names) == value.shape[-1] and len(set(names)) == len(names) else None
-            self._session.declare_output((POLICY, name), value, PortInfo(element_names=fitting))
+            self._session.declare_output((POLICY, name), value, PortInfo(kind="observation", element_names=fitting))
         self._session.pause()
 
     def forgetting(self) -> None:
@@ -287,7 +301,7 @@ class _Recorder:
         self._session.resume()
 
     def decided(self, actions: torch.Tensor) -> None:
-        self._session.declare_output((POLICY, "actions"), actions, PortInfo())
+        self._session.declare_output((POLICY, "actions"), actions, PortInfo(kind="action"))
         self._session.pause()
         self._decided = True
 
@@ -299,4 +313,4 @@ class _Recorder:
                 self._session.name_tensor(one.name, value)
 
     def _info(self, one: Component) -> PortInfo:
-        return meaning_of(one, self._context.groups, is_input=isinstance(one, Input))
+        return one.info or meaning_of(one, self._context.groups, is_input=isinstance(one, Input))

@@ -1,8 +1,10 @@
 """Leaving everything as it was: what an environment holds is kept before it is run, and put back afterwards.
 
 Everything that can be reached from the given objects is looked at: attributes, lists, dicts, tensors, arrays, random
-generators, what closures refer to. Tensors are put back in place, so that whoever holds them sees them as they were.
-What lives outside Python, such as the state of a simulator in C, is not reached; parameters are not copied, since
+generators, what closures refer to. Tensors are put back in place, so that whoever holds them sees them as they were,
+and so are arrays of other libraries that show their memory, such as Warp's.
+What classes hold is looked at where it is asked for, with `Statics`; what lives outside Python, such as the state of a
+simulator in C, is not reached; parameters are not copied, since
 nothing here trains.
 """
 
@@ -21,6 +23,22 @@ import torch
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, ModuleType, CodeType, FrameType)
 _PLAIN += (BuiltinFunctionType, torch.dtype, torch.device, torch.Size, range, slice)
+
+_METHODS = (FunctionType, classmethod, staticmethod, property)
+
+_SHARED = ("__array_interface__", "__cuda_array_interface__")
+"""How an array of another library shows its memory."""
+
+
+class Statics:
+    """Stands for what a class itself holds, such as a simulator of which there is only one; give it to `kept`.
+
+    Args:
+        owner: the class; what it inherits belongs to it.
+    """
+
+    def __init__(self, owner: type) -> None:
+        self.classes = [one for one in owner.__mro__ if one.__module__ not in ("builtins", "abc")]
 
 
 @contextmanager
@@ -66,6 +84,9 @@ class _Keeper:
                 copy = thing.copy()
                 self._undo.append(lambda: np.copyto(thing, copy))
             return list(thing.flat) if thing.dtype == object else []
+        if any(hasattr(type(thing), name) for name in _SHARED):
+            self._keep_shared(thing)
+            return []
         if isinstance(thing, bytearray):
             held = bytes(thing)
             self._undo.append(lambda: thing.__setitem__(slice(None), held))
@@ -83,7 +104,21 @@ class _Keeper:
             return [thing.func, *thing.args, *thing.keywords.values()]
         if isinstance(thing, torch.jit.ScriptModule):
             return self._look_into_script(thing)
+        if isinstance(thing, Statics):
+            return self._look_into_classes(thing)
         return [] if self._keep_generator(thing) else self._look_into(thing)
+
+    def _keep_shared(self, thing: Any) -> None:
+        """Keep an array of another library, such as a simulator's, in place: it shows its memory."""
+        try:
+            view: Any = np.asarray(thing) if getattr(thing, _SHARED[0], None) is not None else torch.as_tensor(thing)
+        except (AttributeError, TypeError, ValueError, RuntimeError):  # nothing is in it, or it is of structures
+            return
+        if isinstance(view, torch.Tensor):
+            self._keep_tensor(view)
+        elif view.size and view.flags.writeable:
+            copy = view.copy()
+            self._undo.append(lambda: np.copyto(view, copy))
 
     def _keep_generator(self, thing: Any) -> bool:
         """Keep the random numbers to come of a generator; whether it is one."""
@@ -110,6 +145,16 @@ class _Keeper:
             self._undo.append(lambda name=name, value=value: setattr(module, name, value))
             found.append(value)
         return [*found, *module.children()]
+
+    def _look_into_classes(self, statics: Statics) -> list[object]:
+        """Keep what classes hold, except for their methods."""
+        found: list[object] = []
+        for owner in statics.classes:
+            for name, value in dict(vars(owner)).items():
+                if not name.startswith(("__", "_abc_")) and not isinstance(value, _METHODS):
+                    self._undo.append(lambda owner=owner, name=name, value=value: _put_static(owner, name, value))
+                    found.append(value)
+        return found
 
     def _look_into(self, thing: Any) -> list[object]:
         """Keep what an object holds."""
@@ -162,6 +207,11 @@ def _put_back(mapping: dict[Any, Any], saved: dict[Any, Any]) -> None:
     for key, value in saved.items():
         if key not in mapping or mapping[key] is not value:
             mapping[key] = value
+
+
+def _put_static(owner: type, name: str, value: object) -> None:
+    if vars(owner).get(name) is not value:
+        setattr(owner, name, value)
 
 
 def _same_things(held: Iterable[object], items: tuple[object, ...]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
@@ -32,7 +32,7 @@ class Call:
 
     code: CodeType
     arguments: tuple[tuple[str, object], ...]
-    """Plain values as they are, other objects by their identity; tensors are left out."""
+    """Plain values as they are, other objects by their identity; tensors are left out, and so is what is not given."""
 
     @classmethod
     def of(cls, frame: FrameType) -> Call:
@@ -45,7 +45,7 @@ class Call:
             value = values.get(name)
             several = name in code.co_varnames[count : count + further]
             for place, one in enumerate(tree_flatten(value)[0] if several else [value]):
-                if not isinstance(one, torch.Tensor):
+                if one is not None and not isinstance(one, torch.Tensor):
                     found.append((f"{name}{place}", one if isinstance(one, _PLAIN) else id(one)))
         return cls(code, tuple(found))
 
@@ -99,7 +99,7 @@ def learn(name: PartName, method: Callable[[], Any], before: Sequence[Callable[[
         if frame.f_back.f_code is _run.__code__:
             outer.append(frame)
             wholes.append(Call.of(frame))
-        called = outer and is_users(frame.f_code.co_filename) and _caller(frame) is outer[-1]
+        called = outer and is_users(frame.f_code.co_filename) and _called_by(frame, outer[-1])
         if (called and len(outer) > len(before)) or frame in outer[: len(before)]:
             takes = any(isinstance(value, torch.Tensor) for value in frame.f_locals.values())
             inner.append(_Heard(frame, Call.of(frame), own.count, worked=takes))
@@ -130,12 +130,12 @@ class _Heard:
     result: Any = None
 
 
-def _caller(frame: FrameType) -> FrameType | None:
-    """The function that called another, past those of torch, such as ``@torch.no_grad()`` puts in between."""
+def _called_by(frame: FrameType, method: FrameType) -> bool:
+    """Whether a method called a function, perhaps past those of torch, such as ``@torch.no_grad()`` puts in between."""
     found = frame.f_back
-    while found is not None and not is_users(found.f_code.co_filename):
+    while found is not None and found is not method and not is_users(found.f_code.co_filename):
         found = found.f_back
-    return found
+    return found is method
 
 
 def _run(before: Sequence[Callable[[], object]], method: Callable[[], Any]) -> Any:
@@ -183,24 +183,43 @@ class Recognition:
         parts: what to recognise.
         enter: called when a part begins.
         leave: called when it ends, with what the adapter's method would have given.
+        aside: called with True and False around what does not belong to a part in the middle of it: a function of the
+            part that is called for something else, such as another group of observations.
+        watched: further functions that somebody wants to hear of, by their code; what they do does not belong to a part
+            if the answer is True.
     """
 
     def __init__(
-        self, parts: Sequence[Part], enter: Callable[[PartName], object], leave: Callable[[PartName, Any], object]
+        self,
+        parts: Sequence[Part],
+        enter: Callable[[PartName], object],
+        leave: Callable[[PartName, Any], object],
+        aside: Callable[[bool], object],
+        watched: Mapping[CodeType, Callable[[FrameType], object]],
     ) -> None:
-        self._parts, self._enter, self._leave = parts, enter, leave
+        self._parts, self._enter, self._leave, self._aside, self._watched = parts, enter, leave, aside, watched
+        self._besides: FrameType | None = None
         self._open: tuple[Part, bool, list[FrameType], list[Any]] | None = None
+        self._codes = {call.code for part in parts for call in (part.whole, *part.inner) if call is not None}
 
     @contextmanager
     def listen(self) -> Iterator[None]:
         """Listen while the block runs."""
-        self._open = None
+        self._open = self._besides = None
         with listening(self._hear):
             yield
 
     def _hear(self, frame: FrameType, event: str, given: Any) -> None:
         if event == "call":
-            self._called(frame)
+            code = frame.f_code
+            if code in self._watched and self._watched[code](frame) and self._open and self._besides is None:
+                self._besides = frame
+                self._aside(True)
+            if code in self._codes:
+                self._called(frame)
+        elif event == "return" and frame is self._besides:
+            self._besides = None
+            self._aside(False)
         elif event == "return" and self._open is not None and self._open[2] and frame is self._open[2][-1]:
             self._returned(given)
 
@@ -216,10 +235,13 @@ class Recognition:
                         return
             return
         part, whole, frames, results = self._open
-        if not whole and not frames and len(results) < len(part.inner):
+        if not whole and not frames and self._besides is None and len(results) < len(part.inner):
             wanted = part.inner[len(results)]
             if code is wanted.code and Call.of(frame) == wanted:
                 frames.append(frame)
+            elif self._besides is None and any(code is one.code for one in part.inner):
+                self._besides = frame
+                self._aside(True)
 
     def _returned(self, given: Any) -> None:
         part, whole, frames, results = cast("tuple[Part, bool, list[FrameType], list[Any]]", self._open)
@@ -234,9 +256,11 @@ class Recognition:
 @contextmanager
 def listening(hear: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
     """Have the interpreter tell of every call of a Python function, as profilers do; another profiler waits."""
-    before = sys.getprofile()
+    before: Any = sys.getprofile()
     sys.setprofile(hear)
     try:
         yield
     finally:
-        sys.setprofile(before)
+        sys.setprofile(before if callable(before) else None)
+        if before is not None and not callable(before):  # a profiler written in C
+            before.enable()

@@ -7,7 +7,6 @@ file asks for, or is not finite, is refused before it changes anything.
 
 from __future__ import annotations
 
-import base64
 import importlib
 import json
 import logging
@@ -25,7 +24,7 @@ from ashore.errors import BackendError, InputError, NonFiniteError, OrderError, 
 from ashore.package import Array, Arrays
 from ashore.runtime import Options
 from ashore.runtime.inputs import admit
-from ashore.runtime.one_file import DECIMATION, NOTE, STEP_COUNT, memory_in, memory_out, memory_pairs
+from ashore.runtime.one_file import DECIMATION, NOTE, STEP_COUNT, memory_in, memory_out, memory_pairs, stored_array
 from ashore.runtime.onnx import describe, open_session, runtime_errors
 
 _log = logging.getLogger(__name__)
@@ -296,9 +295,7 @@ def _initial(note: dict[str, Any] | None, where: str) -> dict[str, Array]:
     found: dict[str, Array] = {}
     try:
         for name, value in (note or {}).get("initial", {}).items():
-            dtype = np.dtype(value["dtype"])
-            raw = np.frombuffer(base64.b64decode(value["data"]), dtype.newbyteorder("<"))
-            found[memory_in(name)] = raw.astype(dtype).reshape(value["shape"])
+            found[memory_in(name)] = stored_array(value["dtype"], value["shape"], value["data"])
     except (TypeError, LookupError, ValueError) as error:
         raise PackageError(f"{where}: its {NOTE!r} note cannot be read: initial: {error}") from error
     return found

@@ -29,6 +29,9 @@ class Watcher(Protocol):
     def leave(self, part: PartName) -> object:
         """It ends."""
 
+    def aside(self, going_on: bool) -> object:
+        """Something that does not belong to the part is done in the middle of it, or has been done."""
+
     def observed(self, obs: Observations, resets: list[bool]) -> object:
         """The observations that the actor is about to see, and which rows start an episode with them."""
 
@@ -78,7 +81,7 @@ class Walk:
         self._counts: dict[PartName, int] = {"observe": 0, "process": 0, "apply": 0}
         self._obs: Observations | None = None
         self._parts = self._learn()
-        self._recognition = Recognition(list(self._parts.values()), self._enter, self._leave)
+        self._recognition = self._recognise(*self._parts.values())
         self.observes_often = False
         """Whether a step computes observations more than once, so that only the last are those of the actor."""
 
@@ -86,7 +89,7 @@ class Walk:
         """Whether the step was seen to do by itself what `process_actions` and `apply_actions` do."""
 
         if not self.inside:
-            self._recognition = Recognition([self._parts["observe"]], self._enter, self._leave)
+            self._recognition = self._recognise(self._parts["observe"])
 
     def begin(self) -> Observations:
         """Start: the observations after a reset."""
@@ -138,6 +141,9 @@ class Walk:
 
     # --- recognising ------------------------------------------------------------------------------------------------
 
+    def _recognise(self, *parts: Part) -> Recognition:
+        return Recognition(parts, self._enter, self._leave, self._besides, self._env.watched_calls())
+
     def _learn(self) -> dict[PartName, Part]:
         env = self._env
         with kept(env, self._actor), torch.no_grad():
@@ -175,6 +181,9 @@ class Walk:
         if part == "observe":
             self._obs = result
         self._watcher.leave(part)
+
+    def _besides(self, going_on: bool) -> None:
+        self._watcher.aside(going_on)
 
     def _call(self, part: PartName, method: Callable[[], object]) -> None:
         self._watcher.enter(part)

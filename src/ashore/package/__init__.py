@@ -4,8 +4,8 @@ from ashore.package.container import ARCHIVE_SUFFIX
 from ashore.package.golden import Golden, Recording, Tick, batch_of
 from ashore.package.provenance import collect_provenance
 from ashore.package.reading import Package, read
-from ashore.package.tensors import Array, Arrays, load_arrays
-from ashore.package.writing import pack, unpack, write
+from ashore.package.tensors import Array, Arrays, load_arrays, save_arrays
+from ashore.package.writing import add_files, pack, unpack, write
 
 __all__ = [
     "ARCHIVE_SUFFIX",
@@ -15,11 +15,13 @@ __all__ = [
     "Package",
     "Recording",
     "Tick",
+    "add_files",
     "batch_of",
     "collect_provenance",
     "load_arrays",
     "pack",
     "read",
+    "save_arrays",
     "unpack",
     "write",
 ]

@@ -74,6 +74,17 @@ def unpack(package: Package, out: str | os.PathLike[str]) -> Package:
     return _place(target, _contents(package))
 
 
+def add_files(package: Package, files: Mapping[str, bytes]) -> Package:
+    """Put further files into a package, such as a report, in place of those of the same names."""
+    manifest = package.manifest
+    for path in files:
+        if not path.startswith("report/"):
+            raise PackageError(f"{path!r}: what is added to a package lies in report/")
+    own = {path: package.read(path) for path in manifest.files if path not in (STATE, GOLDEN)}
+    initial = package.initial_state() if manifest.states else None
+    return write(package.path, manifest, files={**own, **files}, initial=initial, golden=package.golden())
+
+
 def _contents(package: Package) -> dict[str, bytes]:
     return {path: package.read(path) for path in (MANIFEST, *package.manifest.files)}
 

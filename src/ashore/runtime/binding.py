@@ -6,21 +6,25 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from ashore.errors import BindError, InputError, suggestion
 from ashore.package import Array
-from ashore.runtime.bound import Bound, Link, Sink
+from ashore.runtime.bound import Bound, Link, Sink, element_name, element_places
 from ashore.runtime.commands import Command, as_command, is_command
-from ashore.runtime.matching import Match, both_sides, match
-from ashore.runtime.robot import Robot, Setup, Signal
-from ashore.spec import RATES, Manifest, Port, Rate, Wiring
+from ashore.runtime.guard import Guard, Watch, guard_problems
+from ashore.runtime.matching import Match, both_sides, match, owners_of
+from ashore.runtime.robot import DIRECTED_KINDS, Robot, Setup, Signal
+from ashore.spec import RATES, Joint, JointLimits, Manifest, Port, Rate, Wiring, concrete
 
 if TYPE_CHECKING:
     from ashore.runtime.policy import Policy
 
 _LOG = logging.getLogger("ashore")
 _JOINT_TARGET = "target/joint/"
+_IDLE = ("action", "observation")
+"""Kinds of outputs that drive nothing by themselves."""
 
 
 def bind(
@@ -30,6 +34,7 @@ def bind(
     commands: Mapping[str, Command] | None = None,
     signals: Mapping[str, str] | None = None,
     unused: Sequence[str] = (),
+    guard: Guard | None = Guard(),  # noqa: B008 - frozen
 ) -> Bound:
     """Bind a policy to a robot, or say everything that does not fit.
 
@@ -41,6 +46,7 @@ def bind(
             robot.
         signals: port -> signal of the robot, where the kind alone does not decide. The caller vouches for the frame.
         unused: outputs that are not written to the robot. They are still computed and returned.
+        guard: what ends an episode, and what the robot does then; None goes on whatever happens.
 
     Returns:
         The two, bound. Call its `reset` first.
@@ -53,10 +59,14 @@ def bind(
     if policy.batch != 1:
         problems.append(f"the policy was loaded with batch={policy.batch}; a robot is one, load it with batch=1")
     inputs, outputs = _split(manifest, given, unused, robot, problems)
-    links = _matches(inputs, robot.reads, chosen, "input", problems)
-    sinks = _matches(outputs, robot.writes, chosen, "output", problems)
+    owners = owners_of(manifest)
+    links = _matches(inputs, robot.reads, chosen, owners, problems)
+    sinks = _matches(outputs, robot.writes, chosen, None, problems)
     graph = Wiring(manifest)
     writes = _check_driven(manifest, graph, robot, sinks, problems)
+    orders = _orders(manifest, robot, links, problems)
+    flipped = _flipped(robot, problems)
+    problems += guard_problems(guard, manifest, robot) if guard is not None else []
     values = {name: _value(name, manifest, value, problems) for name, value in given.items()}
     if problems:
         listed = "\n".join(f"- {problem}" for problem in problems)
@@ -66,8 +76,10 @@ def bind(
         if manifest.inputs[name].source == "privileged":
             _LOG.warning("input %r is privileged: only a simulation has it", name)
     reads = tuple(dict.fromkeys(link.signal for link in links))
-    robot.configure(Setup(manifest.joints, manifest.timing, reads, writes))
-    return Bound(policy, robot, *_by_rate(graph, manifest, robot, links, sinks, writes), values)
+    joints = tuple(_turned(joint) if joint.name in flipped else joint for joint in manifest.joints)
+    robot.configure(Setup(joints, manifest.timing, reads, writes, orders))
+    watch = Watch(guard, manifest, robot) if guard is not None else None
+    return Bound(policy, robot, *_by_rate(graph, manifest, robot, links, sinks, writes), values, watch)
 
 
 def _unknown(
@@ -96,7 +108,7 @@ def _split(
     outputs = {
         name: port
         for name, port in manifest.outputs.items()
-        if name not in unused and (port.kind != "action" or "action" in accepted)  # a raw action drives nothing
+        if name not in unused and (port.kind not in _IDLE or port.kind in accepted)
     }
     return inputs, outputs
 
@@ -105,12 +117,13 @@ def _matches(
     ports: Mapping[str, Port],
     signals: Mapping[str, Signal],
     chosen: Mapping[str, str],
-    group: str,
+    owners: frozenset[str] | None,
     problems: list[str],
 ) -> list[Match]:
-    found: list[Match] = []
+    """Match inputs, which have owners, or outputs, which have none: every one of them is the robot's."""
+    found, group = list[Match](), "output" if owners is None else "input"
     for name, port in ports.items():
-        one = match(name, port, signals, chosen.get(name)) if port.kind is not None else _kindless(group, name)
+        one = match(name, port, signals, chosen.get(name), owners or ()) if port.kind else _kindless(group, name)
         if isinstance(one, Match) and group == "output" and len(signals[one.signal].shape) != 1:
             one = f"{one.signal!r} has {len(signals[one.signal].shape)} axes on the robot; what is written has one"
         if isinstance(one, Match):
@@ -118,6 +131,49 @@ def _matches(
         else:
             problems.append(f"{group} {name!r}: {one}")
     return found
+
+
+def _orders(manifest: Manifest, robot: Robot, links: Sequence[Match], problems: list[str]) -> dict[str, Port]:
+    """Signal that is made to order -> the port that it is made for."""
+    orders: dict[str, str] = {}
+    for link in links:
+        if robot.reads[link.signal].to_order:
+            first, port = (manifest.inputs[one] for one in (orders.setdefault(link.signal, link.port), link.port))
+            if _order(first) != _order(port):
+                problems.append(
+                    f"input {link.port!r} asks for {link.signal!r} in another way than input "
+                    f"{orders[link.signal]!r}; it is made in one way only"
+                )
+    return {signal: manifest.inputs[port] for signal, port in orders.items()}
+
+
+def _order(port: Port) -> tuple[Any, ...]:
+    return port.dtype, concrete(port.shape, 1), port.unit, port.limits, port.metadata
+
+
+def _flipped(robot: Robot, problems: list[str]) -> set[str]:
+    """The joints that turn the other way round on the robot. In that, all its signals have to agree."""
+    first: dict[str, tuple[int, str]] = {}
+    for name, signal in (*robot.reads.items(), *robot.writes.items()):
+        if signal.kind in DIRECTED_KINDS:
+            for joint, sign in zip(signal.names, signal.signs or (1,) * len(signal.names), strict=True):
+                other, where = first.setdefault(joint, (sign, name))
+                if sign != other:
+                    problems.append(
+                        f"joint {joint!r} has the sign {sign} in {name!r} and {other} in {where!r}; a joint has one "
+                        f"direction, so give all its signals the same signs"
+                    )
+    return {joint for joint, (sign, _) in first.items() if sign == -1}
+
+
+def _turned(joint: Joint) -> Joint:
+    """A joint as it is seen from the other direction."""
+    at, limits = joint.default_position, joint.position_limits
+    return msgspec.structs.replace(
+        joint,
+        default_position=None if at is None else -at,
+        position_limits=None if limits is None else JointLimits(lower=-limits.upper, upper=-limits.lower),
+    )
 
 
 def _kindless(group: str, name: str) -> str:
@@ -147,7 +203,7 @@ def _check_driven(
             problems.append(
                 f"output {sink.port!r}: {sink.signal!r} is also written at another rate; that has no meaning"
             )
-        for place in _whole(sink.places):
+        for place in element_places(sink):
             other = writer.setdefault((sink.signal, place), sink.port)
             if other != sink.port:
                 names = robot.writes[sink.signal].names
@@ -173,8 +229,7 @@ def _element_names(manifest: Manifest, output: str) -> tuple[str, ...]:
 
 def _written(robot: Robot, signal: str, writer: Mapping[tuple[str, int], str]) -> tuple[str, ...]:
     spec = robot.writes[signal]
-    names = spec.names or tuple(map(str, range(spec.shape[-1])))
-    return tuple(name for place, name in enumerate(names) if (signal, place) in writer)
+    return tuple(element_name(spec, place) for place in range(spec.shape[-1]) if (signal, place) in writer)
 
 
 def _by_rate(
@@ -193,15 +248,7 @@ def _by_rate(
         read[rate] = [
             Link.make(one, manifest.inputs[one.port], robot.reads[one.signal]) for one in links if one.port in inputs
         ]
-        write[rate] = []
-        for one in sinks:
-            if one.port in outputs:
-                spec = robot.writes[one.signal]
-                names = spec.names or tuple(map(str, range(spec.shape[-1])))
-                places = [writes[one.signal].index(names[place]) for place in _whole(one.places)]
-                write[rate].append(Sink(one.port, one.signal, np.array(places, np.intp), len(writes[one.signal])))
+        write[rate] = [
+            Sink.make(one, robot.writes[one.signal], writes[one.signal]) for one in sinks if one.port in outputs
+        ]
     return read, write
-
-
-def _whole(places: Array) -> list[int]:
-    return [int(place) for place in places]

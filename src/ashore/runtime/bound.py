@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +12,8 @@ import numpy as np
 from ashore.errors import InputError, OrderError
 from ashore.package import Array
 from ashore.runtime.commands import Command, as_command
-from ashore.runtime.matching import Match
+from ashore.runtime.guard import Watch
+from ashore.runtime.matching import Match, Places
 from ashore.runtime.robot import Robot, Signal
 from ashore.spec import Port, Rate, concrete
 
@@ -24,12 +26,15 @@ class Link(NamedTuple):
 
     port: str
     signal: str
-    places: Array
+    places: Places
+    signs: Array | None
+    """1 or -1 for each element, where a joint turns the other way round."""
+
     shape: tuple[int, ...]
     """Of the signal."""
 
-    dtype: np.dtype[Any]
-    """Of the port."""
+    image: bool
+    """Whether its numbers have a range that depends on their type, so that whole numbers are no fractions."""
 
     value: Array
     """What the policy is given; the same array in every tick."""
@@ -38,21 +43,30 @@ class Link(NamedTuple):
     def make(cls, found: Match, port: Port, signal: Signal) -> Link:
         """Make room for what an input will be."""
         value = np.zeros(concrete(port.shape, 1), port.dtype)
-        return cls(found.port, found.signal, found.places, signal.shape, value.dtype, value)
+        shape = value.shape if signal.to_order else signal.shape
+        image = signal.kind.startswith("sensor/image/")
+        return cls(found.port, found.signal, found.places, _signs(signal, found.places), shape, image, value)
 
     def fill(self, values: Mapping[str, Array]) -> None:
         """Take the value out of what the robot read."""
         if self.signal not in values:
             raise InputError(f"robot.read: {self.signal!r} was asked for and is missing; got {sorted(values)}")
-        array = np.asarray(values[self.signal])
+        array, dtype = np.asarray(values[self.signal]), self.value.dtype
         if array.shape != self.shape:
             raise InputError(
                 f"robot.read: {self.signal!r}: expected shape {list(self.shape)}, got {list(array.shape)}; "
                 f"nothing is broadcast"
             )
-        if array.dtype != self.dtype and not np.can_cast(array.dtype, self.dtype, "same_kind"):
-            raise InputError(f"robot.read: {self.signal!r}: {array.dtype} does not fit the port's {self.dtype}")
-        self.value[...] = array[..., self.places].reshape(self.value.shape)
+        fits = array.dtype.kind == dtype.kind if self.image else np.can_cast(array.dtype, dtype, "same_kind")
+        if not fits:
+            raise InputError(f"robot.read: {self.signal!r}: {array.dtype} does not fit the port's {dtype}")
+        if self.places.rows is not None:
+            array = array[self.places.rows]
+        if self.places.elements is not None:
+            array = array[..., self.places.elements]
+        if self.signs is not None:
+            array = array * self.signs
+        self.value[...] = array.reshape(self.value.shape)
 
 
 class Sink(NamedTuple):
@@ -63,8 +77,32 @@ class Sink(NamedTuple):
     places: Array
     """Element of the port -> its place in what is written."""
 
+    signs: Array | None
     width: int
     """How many elements are written."""
+
+    @classmethod
+    def make(cls, found: Match, signal: Signal, written: Sequence[str]) -> Sink:
+        """Say where the elements of an output go among those that are written."""
+        places = [written.index(element_name(signal, place)) for place in element_places(found)]
+        width = len(written)
+        return cls(found.port, found.signal, np.array(places, np.intp), _signs(signal, found.places), width)
+
+
+def element_places(found: Match) -> list[int]:
+    """Element of a port -> its place on the last axis of the signal."""
+    return [] if found.places.elements is None else [int(place) for place in found.places.elements]
+
+
+def element_name(signal: Signal, place: int) -> str:
+    """What an element of a signal is called; its number, if it has no name."""
+    return signal.names[place] if signal.names else str(place)
+
+
+def _signs(signal: Signal, places: Places) -> Array | None:
+    if places.elements is None or -1 not in signal.signs:
+        return None
+    return np.array(signal.signs, np.float64)[places.elements]
 
 
 class Bound:
@@ -80,12 +118,14 @@ class Bound:
         read: Mapping[Rate, Sequence[Link]],
         write: Mapping[Rate, Sequence[Sink]],
         commands: Mapping[str, Array | Callable[[], Any]],
+        watch: Watch | None = None,
     ) -> None:
         self._policy = policy
         self._robot = robot
         self._read = read
         self._write = write
         self._commands = dict(commands)
+        self._watch = watch
         self._needed = {rate: tuple(dict.fromkeys(link.signal for link in links)) for rate, links in read.items()}
         self._inputs: dict[Rate, tuple[str, ...]] = {"policy": policy.step_inputs, "substep": policy.substep_inputs}
         self._substeps = any(stage.rate == "substep" for stage in policy.manifest.stages.values())
@@ -119,6 +159,11 @@ class Bound:
         return self._since is None or self._since % self.decimation == 0
 
     @property
+    def tripped(self) -> str | None:
+        """Why the guard has ended this episode, or None; `reset` starts a new one."""
+        return self._watch.cause if self._watch is not None else None
+
+    @property
     def signals(self) -> Mapping[str, str]:
         """Port -> the signal of the robot that it is bound to; commands and unused outputs are not among them."""
         both = (*self._read.values(), *self._write.values())
@@ -145,6 +190,8 @@ class Bound:
         self._since = None
         self._policy.reset()
         self._robot.reset()
+        if self._watch is not None:
+            self._watch.reset()
         self._since = 0
 
     def step(self) -> dict[str, Array]:
@@ -178,18 +225,36 @@ class Bound:
     def _run(self, rate: Rate, run: Callable[[dict[str, Array]], dict[str, Array]]) -> dict[str, Array]:
         if self._since is None:
             raise OrderError("a bound policy starts with reset(), so that robot and policy start together")
+        if self.tripped is not None:
+            raise OrderError(f"the guard has tripped, and nothing more is written before a reset(): {self.tripped}")
+        try:
+            return self._read_run_write(rate, run)
+        except BaseException as error:  # Ctrl-C too: whatever ends a tick, the robot must be told
+            if self._watch is not None:
+                self._watch.trip(error)
+            raise
+
+    def _read_run_write(self, rate: Rate, run: Callable[[dict[str, Array]], dict[str, Array]]) -> dict[str, Array]:
+        began, watch = perf_counter(), self._watch
         links, needed = self._read[rate], self._needed[rate]
         values: Mapping[str, Array] = self._robot.read(needed) if needed else {}
+        if watch is not None:
+            watch.check_read(values)
         for link in links:
             link.fill(values)
         inputs = {link.port: link.value for link in links}
         inputs |= {name: self._command(name) for name in self._inputs[rate] if name in self._commands}
+        if watch is not None:
+            watch.check_inputs(inputs)
         outputs = run(inputs)
+        if watch is not None:
+            watch.check_outputs(outputs, perf_counter() - began)
         written: dict[str, Array] = {}
         for sink in self._write[rate]:
             if sink.signal not in written:
                 written[sink.signal] = np.zeros(sink.width)
-            written[sink.signal][sink.places] = outputs[sink.port].reshape(-1)
+            value = outputs[sink.port].reshape(-1)
+            written[sink.signal][sink.places] = value if sink.signs is None else value * sink.signs
         if written:
             self._robot.write(written)
         return outputs

@@ -6,7 +6,12 @@ into another. Whoever writes, reads or runs such files asks here for the names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import base64
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ashore.package import Array
 
 STEP_COUNT = "ctx.step_count"
 """The input that counts ticks: int32, a scalar."""
@@ -54,3 +59,14 @@ def _between(port: str, suffix: str) -> str | None:
     if not port.startswith(_PREFIX) or not port.endswith(suffix):
         return None
     return port[len(_PREFIX) : -len(suffix)] or None
+
+
+def stored_array(dtype: str, shape: Sequence[int], data: str) -> Array:
+    """An array as a file's note keeps it: bytes in base64, row by row and least significant byte first.
+
+    Raises:
+        ValueError: it is none.
+    """
+    kind = np.dtype(dtype)
+    raw = base64.b64decode(data, validate=True)
+    return np.frombuffer(raw, kind.newbyteorder("<")).astype(kind).reshape(tuple(shape))

@@ -10,6 +10,7 @@ import numpy as np
 
 from ashore.errors import InputError, OrderError
 from ashore.package import Array, Arrays
+from ashore.runtime.guard import Guard
 from ashore.runtime.inputs import admit
 from ashore.runtime.memory import slot_of
 from ashore.runtime.plan import Plan
@@ -184,6 +185,7 @@ class Policy:
         commands: Mapping[str, Any] | None = None,
         signals: Mapping[str, str] | None = None,
         unused: Sequence[str] = (),
+        guard: Guard | None = Guard(),  # noqa: B008 - frozen
     ) -> Bound:
         """Bind this policy to a robot, by kinds and element names; see `ashore.deploy.bind`.
 
@@ -192,13 +194,14 @@ class Policy:
             commands: input -> what is asked for, or a function that gives it.
             signals: port -> signal of the robot, where the kind alone does not decide.
             unused: outputs that are not written to the robot.
+            guard: what ends an episode, and what the robot does then; None goes on whatever happens.
 
         Raises:
             BindError: something does not fit; the message has all of it, and both sides.
         """
         from ashore.runtime.binding import bind  # a policy that is only stepped does not pay for it
 
-        return bind(self, robot, commands=commands, signals=signals, unused=unused)
+        return bind(self, robot, commands=commands, signals=signals, unused=unused, guard=guard)
 
     def _check_rows(self, rows: Array) -> Array:
         states = self._manifest.states

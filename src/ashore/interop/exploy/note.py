@@ -6,19 +6,17 @@ The note is JSON, under one key of the file's metadata, which controllers hand o
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
-import numpy as np
 
 from ashore.errors import ManifestError, PackageError
 from ashore.interop.exploy.layout import Layout
 from ashore.interop.exploy.stages import StageModel
 from ashore.package import Array, Arrays
-from ashore.runtime.one_file import NOTE
+from ashore.runtime.one_file import NOTE, stored_array
 from ashore.spec import DType, Manifest, decode, encode
 
 _VERSION = 1
@@ -103,8 +101,6 @@ def _written(value: Array) -> Value:
 
 def _read(value: Value, where: str) -> Array:
     try:
-        raw = base64.b64decode(value.data, validate=True)
-        dtype = np.dtype(value.dtype)
-        return np.frombuffer(raw, dtype.newbyteorder("<")).astype(dtype).reshape(value.shape)
-    except (binascii.Error, ValueError) as error:
+        return stored_array(value.dtype, value.shape, value.data)
+    except ValueError as error:
         raise PackageError(f"{where} cannot be read: {error}") from error
