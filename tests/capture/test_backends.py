@@ -27,6 +27,7 @@ BACKENDS = {
     "jit-script": "torchscript",
     "jit-trace": "torchscript",
     "pt2": "pt2",
+    "openvino": "openvino",
 }
 STEPS, RESETS = 50, (9, 10, 31)
 QUIET: dict[str, Any] = {"summary": False, "picture": False}

@@ -82,7 +82,7 @@ def export(session: Session, name: str, out: Path | None, options: ExportOptions
         return None
     manifest = assembly.manifest(name, exported)
     contents = {"initial": assembly.initial(), "golden": assembly.golden()}
-    files = {assembly.path(stage, one): one.data for stage, one in exported.items()}
+    files = {path: data for stage, one in exported.items() for path, data in assembly.files(stage, one).items()}
     with tempfile.TemporaryDirectory() as scratch:
         draft = write(Path(scratch) / "draft", manifest, files=files, **contents)
         proof, failures = prove(draft, assembly, options)

@@ -216,7 +216,7 @@ LoadRun = Annotated[str | None, typer.Option("--load-run", "--load_run", help="W
 LoadCheckpoint = Annotated[
     str | None, typer.Option("--load-checkpoint", "--load_checkpoint", help="Which file of it, likewise.")
 ]
-Method = Literal["onnx-dynamo", "onnx-torchscript", "jit-script", "jit-trace", "pt2"]
+Method = Literal["onnx-dynamo", "onnx-torchscript", "jit-script", "jit-trace", "pt2", "openvino"]
 Backend = Annotated[str | None, typer.Option(help="What runs the stages.", show_default="onnx where there is one")]
 Steps = Annotated[int, typer.Option(min=1, help="Decisions.")]
 
