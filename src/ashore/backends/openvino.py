@@ -1,7 +1,7 @@
 """OpenVINO's own files (IR), by way of ONNX.
 
-They are read as ONNX and saved, which keeps float32. `ov.convert_model` does the same, tidies less than the ONNX exporter
-here, and reports to OpenVINO's makers that it was used.
+They are read as ONNX and saved, in float32. `ov.convert_model` is left alone: it would report to OpenVINO's makers that
+it was used.
 """
 
 from __future__ import annotations

@@ -156,17 +156,18 @@ def runtime_errors() -> tuple[type[Exception], ...]:
 
 
 def _providers(ort: Any, options: Options) -> list[Provider]:
-    wanted = [_provider_of(ort, options.device)] if options.device is not None else ["CPUExecutionProvider"]
+    wanted: Provider = "CPUExecutionProvider" if options.device is None else _provider_of(ort, options.device)
     if options.providers is None:
-        return wanted
+        return [wanted]
     available: list[str] = ort.get_available_providers()
     for provider in options.providers:
         if _name(provider) not in available:
             raise BackendError(f"provider {_name(provider)!r} is not installed; there are {available}")
-    if options.device is not None and _name(options.providers[0]) != _name(wanted[0]):
+    first = options.providers[0]
+    if options.device is not None and (_name(first) != _name(wanted) or not _numbers(wanted) <= _numbers(first)):
         raise BackendError(
-            f"device {options.device!r} means the provider {_name(wanted[0])!r}, and the first of the providers is "
-            f"{_name(options.providers[0])!r}; give one of the two"
+            f"device {options.device!r} means the provider {wanted!r}, and the first of the providers is {first!r}; "
+            f"give one of the two"
         )
     return list(options.providers)
 
@@ -185,6 +186,11 @@ def _provider_of(ort: Any, device: str) -> Provider:
 
 def _name(provider: Provider) -> str:
     return provider if isinstance(provider, str) else provider[0]
+
+
+def _numbers(provider: Provider) -> set[str]:
+    """Which of several devices a provider is told to use, where it is."""
+    return set() if isinstance(provider, str) or "device_id" not in provider[1] else {str(provider[1]["device_id"])}
 
 
 def _found(ports: Sequence[OnnxPort]) -> list[FoundPort]:

@@ -1,8 +1,8 @@
 """Stages in OpenVINO, over buffers bound once.
 
-This is the only module of the runtime that knows OpenVINO. Left alone, OpenVINO computes in bfloat16 where the processor
-can, which moves a policy's outputs by a hundredth. Here it computes in float32, and what it would still compute in less
-than the file says is refused: float64, and whole numbers beyond 32 bits.
+This is the only module of the runtime that knows OpenVINO. Left alone, OpenVINO computes in bfloat16 where the
+processor can, which moves a policy's outputs by a hundredth. Here it computes in float32, and what it would still
+compute in less than the file says is refused: float64, and whole numbers beyond 32 bits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ashore.errors import BackendError, suggestion
+from ashore.errors import BackendError
 from ashore.package import Array
 from ashore.runtime.backend import Options
 from ashore.runtime.ports import FoundPort, check_ports
@@ -138,7 +138,7 @@ class OpenvinoSession:
         return self._compiled[key]
 
     def _is_fixed(self, port: Any, name: str, array: Array) -> bool:
-        """Whether an output has the shape of its array for certain; if it is only known when it is there, it is copied."""
+        """Whether an output has the shape of its array for certain. If not, OpenVINO makes room, and it is copied."""
         shape = _shape(port)
         if shape is None or None in shape:
             return False
@@ -158,7 +158,8 @@ def _openvino() -> tuple[Any, Any]:
     if tuple(map(int, version.split("-")[0].split(".")[:2])) < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
         raise BackendError(
-            f"OpenVINO {version} leaves outputs unwritten that are inputs passed on; use pip install 'openvino>={oldest}'"
+            f"OpenVINO {version} leaves outputs unwritten that are inputs passed on; "
+            f"use pip install 'openvino>={oldest}'"
         )
     return ov, ov.Core()
 
@@ -190,7 +191,8 @@ def _read_ir(core: Any, files: Sequence[bytes], where: str) -> Any:
     model = core.read_model(files[0], files[1] if len(files) == 2 else b"")
     if any(name.startswith("decompression") for op in _operations(model) for name in op.get_rt_info()):
         raise BackendError(
-            f"{where}: its weights were rounded to float16; save it again, with ov.save_model(…, compress_to_fp16=False)"
+            f"{where}: its weights were rounded to float16; save it again, "
+            f"with ov.save_model(…, compress_to_fp16=False)"
         )
     return model
 
