@@ -19,7 +19,7 @@ from pipelines import SENSORS, LstmPolicy, MlpPolicy, draw, quat_rotate_inverse
 import ashore
 from ashore import annotate
 from ashore.backends import EXPORTERS, PROFILES
-from ashore.errors import ExportError
+from ashore.errors import BackendError, ExportError
 from ashore.package import Package, read
 
 BACKENDS = {
@@ -197,7 +197,7 @@ def test_an_exporter_that_is_not_installed_says_what_to_install(
     monkeypatch.setitem(sys.modules, "openvino", None)
     monkeypatch.delitem(sys.modules, "ashore.backends.openvino", raising=False)
     message = r"the exporter 'openvino' needs openvino, which is not installed; use pip install 'ashore\[openvino\]'"
-    with pytest.raises(ExportError, match=message):
+    with pytest.raises(BackendError, match=message):
         export_recorded(MlpPolicy, tmp_path, "openvino")
     assert list(tmp_path.iterdir()) == []
 

@@ -593,7 +593,7 @@ def test_weights_that_were_rounded_to_float16_are_refused() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"not onnx", b"\x08\x0a" * 50, SUM[:-10], XML])
 def test_what_is_no_onnx_file_is_refused(data: bytes) -> None:
-    with pytest.raises(BackendError, match="stage: OpenVINO refuses it|not a readable ONNX file"):
+    with pytest.raises(BackendError, match=r"stage: OpenVINO refuses it|not a readable ONNX file|has \[\]"):
         open_onnx(data)
 
 

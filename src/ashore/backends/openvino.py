@@ -15,6 +15,7 @@ import torch
 
 from ashore.backends.exporting import Exported, Request
 from ashore.backends.onnx import export_dynamo
+from ashore.runtime.openvino import operations
 
 
 def export_openvino(request: Request) -> Exported:
@@ -22,6 +23,7 @@ def export_openvino(request: Request) -> Exported:
     made = export_dynamo(request)
     model: Any = openvino.Core().read_model(made.data, b"")
     _keep_unused_inputs(model, request)
+    _name_by_place(model)
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "stage.xml"
         openvino.save_model(model, path, compress_to_fp16=False)
@@ -50,3 +52,10 @@ def _keep_unused_inputs(model: Any, request: Request) -> None:
             parameter.output(0).set_names({name})
             model.add_parameters([parameter])
     model.validate_nodes_and_infer_types()
+
+
+def _name_by_place(model: Any) -> None:
+    """Name what OpenVINO itself named by counting all it ever made, so that the same model gives the same file."""
+    for place, op in enumerate(operations(model)):
+        if op.get_friendly_name() == op.get_name():
+            op.set_friendly_name(f"{op.get_type_name()}.{place}")

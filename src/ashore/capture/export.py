@@ -203,8 +203,9 @@ def _export_stage(assembly: Assembly, stage: StageLayout, options: ExportOptions
         ir_version=chosen.get("ir_version", ir_version),
     )
     name = assembly.session.backends.get(stage.cut.name) or options.backend
+    export = find_exporter(name)
     try:
-        return find_exporter(name)(request)
+        return export(request)
     except Exception as error:  # exporters raise anything at all
         finding = _refused(stage, name, error)
         raise _failure([finding]) from error

@@ -189,7 +189,7 @@ def _read_ir(core: Any, files: Sequence[bytes], where: str) -> Any:
     if len(files) > 2 or not files[0].lstrip().startswith(b"<"):
         raise BackendError(f"{where}: expected OpenVINO's IR, one .xml and at most one .bin")
     model = core.read_model(files[0], files[1] if len(files) == 2 else b"")
-    if any(name.startswith("decompression") for op in _operations(model) for name in op.get_rt_info()):
+    if any(name.startswith("decompression") for op in operations(model) for name in op.get_rt_info()):
         raise BackendError(
             f"{where}: its weights were rounded to float16; save it again, "
             f"with ov.save_model(…, compress_to_fp16=False)"
@@ -204,18 +204,18 @@ def _read_onnx(core: Any, files: Sequence[bytes], where: str) -> Any:
     return core.read_model(files[0], b"")
 
 
-def _operations(model: Any) -> Iterator[Any]:
+def operations(model: Any) -> Iterator[Any]:
     """Every operation of a model, also those in the bodies of loops and conditions."""
-    for op in model.get_ops():
+    for op in model.get_ordered_ops():
         yield op
         for body in ("get_then_body", "get_else_body") if op.get_type_name() == "If" else ("get_function",):
             if hasattr(op, body):
-                yield from _operations(getattr(op, body)())
+                yield from operations(getattr(op, body)())
 
 
 def _computed_in_float64(model: Any) -> str | None:
     """The first operation or port that is float64."""
-    for op in _operations(model):
+    for op in operations(model):
         kind: str = op.get_type_name()
         if kind not in _CARRIERS and any(end.get_element_type().get_type_name() == "f64" for end in op.outputs()):
             return f"{kind} {op.get_friendly_name()!r}"
