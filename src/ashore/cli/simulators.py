@@ -313,7 +313,7 @@ def _identifier(name: str) -> str:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Says whether somebody has pressed Ctrl-C: the step that runs is finished first, and a second one does not wait."""
+    """Says whether somebody has pressed Ctrl-C: the step that runs is finished, unless they press it once more."""
     pressed = threading.Event()
 
     def note(_signal: int, _frame: object) -> None:
