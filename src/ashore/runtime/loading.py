@@ -20,6 +20,7 @@ from ashore.runtime.backend import (
     default_backend,
     find_backend,
 )
+from ashore.runtime.loops import Body, open_loop
 from ashore.runtime.plan import Plan
 from ashore.runtime.policy import Policy
 from ashore.runtime.processing import ProcessorSession
@@ -73,7 +74,16 @@ def open_stages(package: Package, backend: BackendChoice, options: Options) -> d
     for name in chosen:
         if name not in stages:
             raise InputError(f"backend: there is no stage {name!r}{suggestion(name, stages)}")
-    return {name: _open_stage(package, name, stage, chosen.get(name), options) for name, stage in stages.items()}
+    opened = {
+        name: _open_stage(package, name, stage, chosen.get(name), options)
+        for name, stage in stages.items()
+        if stage.runner is None
+    }
+    for name, stage in stages.items():
+        if stage.runner is not None:
+            bodies = [Body(body, stages[body], opened[body]) for body in stage.runner.stages]
+            opened[name] = open_loop(f"{package.path}: stage {name!r}", stage, bodies)
+    return opened
 
 
 def _open_stage(package: Package, name: str, stage: Stage, backend: str | None, options: Options) -> Session:
