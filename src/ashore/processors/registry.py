@@ -14,6 +14,7 @@ from ashore.processors.image import image
 from ashore.processors.normalize import denormalize, normalize
 from ashore.processors.pad import pad
 from ashore.processors.relative import absolute_actions, relative_actions
+from ashore.processors.resize import resize, resize_with_pad
 from ashore.processors.slice import slice_array
 from ashore.processors.temporal_ensemble import temporal_ensemble
 from ashore.spec import Stage
@@ -27,6 +28,8 @@ PROCESSORS: Mapping[str, Builder] = {
     "normalize": normalize,
     "pad": pad,
     "relative_actions": relative_actions,
+    "resize": resize,
+    "resize_with_pad": resize_with_pad,
     "slice": slice_array,
     "temporal_ensemble": temporal_ensemble,
 }
