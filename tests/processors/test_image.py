@@ -70,6 +70,7 @@ def test_windows_and_single_images_have_the_axes_in_the_same_place() -> None:
         (camera(layout="nhwc"), "Invalid enum value 'nhwc'"),
         (camera(range=[0, 1, 2]), "Expected `array` of length 2, got 3"),
         (camera(range=[1, 1]), r"range \[1.0, 1.0\] is no range"),
+        (camera(range=[0, 1e39]), "range 1e\\+39 cannot be held by float32"),
         (camera(port(2, 3, dtype="uint8")), r"'pixels' has the shape \[2, 3\]; expected \[…, H, W, C\]"),
         (camera(port("batch", 3, 4, dtype="uint8"), layout="chw"), r"\['batch', 3, 4\]; expected \[…, C, H, W\]"),
         (camera(port("batch", 2, 5, 3, dtype="int8")), "'pixels' is int8 .* expected uint8 or float32"),

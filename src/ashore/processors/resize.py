@@ -13,7 +13,17 @@ import numpy as np
 
 from ashore.errors import ManifestError
 from ashore.package import Array, Arrays
-from ashore.processors.contract import Apply, Params, Read, expect, nothing_to_do, one_each, processor_of, read_params
+from ashore.processors.contract import (
+    Apply,
+    Params,
+    Read,
+    check_value,
+    expect,
+    nothing_to_do,
+    one_each,
+    processor_of,
+    read_params,
+)
 from ashore.spec import Port, Stage
 
 
@@ -114,8 +124,7 @@ def read_resize_with_pad(where: str, stage: Stage) -> Resizing:
     size = int(before[0] / ratio), int(before[1] / ratio)
     if 0 in size:
         raise ManifestError(f"{where}: images of {_of(before)} would vanish in frames of {_of(after)}")
-    if not np.isfinite(np.float32(params.value)):
-        raise ManifestError(f"{where}: params: value {params.value} cannot be held by float32")
+    check_value(where, "value", params.value, "float32")
     if params.clip is not None and not params.clip[0] < params.clip[1]:
         raise ManifestError(f"{where}: params: clip {list(params.clip)} is no range")
     top, left = after[0] - size[0], after[1] - size[1]
@@ -131,8 +140,9 @@ def _mixtures(before: tuple[int, int], after: tuple[int, int]) -> tuple[Mixture 
 
 def mixture(before: int, after: int) -> Mixture:
     """How the pixels of one axis are mixed."""
-    scale = np.float32(before) / np.float32(after)
-    place = scale * (np.arange(after, dtype=np.float32) + np.float32(0.5)) - np.float32(0.5)
+    scale = np.float64(np.float32(before) / np.float32(after))
+    # Rounded once, as by the fused multiply-add that torch's build uses: in float64 the product is exact.
+    place = (scale * (np.arange(after) + 0.5) - 0.5).astype(np.float32)
     place = np.maximum(place, np.float32(0))
     lower = np.minimum(place.astype(np.int64), before - 1)
     weight = np.clip(place - lower.astype(np.float32), np.float32(0), np.float32(1))
