@@ -42,7 +42,9 @@ def processor_of(where: str, stage: Stage, assets: int = 0) -> Processor:
     if processor is None:
         raise ManifestError(f"{where}: expected a stage with a processor")
     if len(processor.assets) != assets:
-        raise ManifestError(f"{where}: expected {assets or 'no'} assets, got {list(processor.assets)}")
+        raise ManifestError(
+            f"{where}: expected {assets or 'no'} asset{'s' * (assets != 1)}, got {list(processor.assets)}"
+        )
     return processor
 
 
