@@ -24,7 +24,8 @@ from ashore.runtime.loops import Body, open_loop
 from ashore.runtime.plan import Plan
 from ashore.runtime.policy import Policy
 from ashore.runtime.processing import ProcessorSession
-from ashore.spec import BATCH, DTYPE_BYTES, MAX_ARRAY_BYTES, SINGLE_PASS, Manifest, Stage, concrete
+from ashore.runtime.queueing import ActionQueue, find_queue
+from ashore.spec import ACTION_QUEUE, BATCH, DTYPE_BYTES, MAX_ARRAY_BYTES, SINGLE_PASS, Manifest, Stage, concrete
 
 BackendChoice: TypeAlias = str | Mapping[str, str] | None
 """One backend for all stages, or stage -> backend. None, or a stage that is left out, is ONNX Runtime where the stage
@@ -60,11 +61,17 @@ def load(
     package = path if isinstance(path, Package) else read(path)
     manifest = package.manifest
     _check_batch(manifest, batch)
-    if manifest.runner.type != SINGLE_PASS:
-        raise ManifestError(f"{package.path}: this Ashore has no runner {manifest.runner.type!r}, only {SINGLE_PASS!r}")
+    if manifest.runner.type not in (SINGLE_PASS, ACTION_QUEUE):
+        raise ManifestError(
+            f"{package.path}: this Ashore has no runner {manifest.runner.type!r}, only {SINGLE_PASS!r} and "
+            f"{ACTION_QUEUE!r}"
+        )
     sessions = open_stages(package, backend, Options(threads=threads, providers=providers))
-    plan = Plan(manifest, sessions, batch=batch, check_finite=check_finite)
-    return Policy(manifest, plan, package.initial_state(), batch=batch, check_finite=check_finite)
+    found = find_queue(manifest, str(package.path))
+    plan = Plan(manifest if found is None else found.rest, sessions, batch=batch, check_finite=check_finite)
+    queue = None if found is None else ActionQueue(found, plan, batch)
+    initial = package.initial_state()
+    return Policy(manifest, plan, initial, batch=batch, check_finite=check_finite, queue=queue)
 
 
 def open_stages(package: Package, backend: BackendChoice, options: Options) -> dict[str, Session]:

@@ -14,6 +14,7 @@ from ashore.runtime.guard import Guard
 from ashore.runtime.inputs import admit
 from ashore.runtime.memory import slot_of
 from ashore.runtime.plan import Plan
+from ashore.runtime.queueing import ActionQueue
 from ashore.spec import BATCH, Manifest, Port, State, Wiring
 
 if TYPE_CHECKING:
@@ -55,7 +56,16 @@ class Policy:
     Not for use by several threads at once; load one policy for each. Made by `ashore.load`.
     """
 
-    def __init__(self, manifest: Manifest, plan: Plan, initial: Arrays, *, batch: int, check_finite: bool) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        plan: Plan,
+        initial: Arrays,
+        *,
+        batch: int,
+        check_finite: bool,
+        queue: ActionQueue | None = None,
+    ) -> None:
         self._manifest = manifest
         self._batch = batch
         self._check_finite = check_finite
@@ -66,7 +76,8 @@ class Policy:
             for name, state in manifest.states.items()
             for value in (initial[name],)
         }
-        self._decide = plan.runs["policy"]
+        self._queue = queue
+        self._decide = plan.runs["policy"] if queue is None else queue.step
         self._act = plan.runs.get("substep")
         self._memory.replace(self._initial, decided=False)
 
@@ -128,6 +139,8 @@ class Policy:
                 where = (*(slice(None),) * state.shape.index(BATCH), chosen)
                 values[name] = values[name].copy()
                 values[name][where] = self._initial[name][where]
+        if self._queue is not None:
+            self._queue.restore(values)
         untouched = chosen is not None and not chosen.any()
         self._memory.replace(values, decided=untouched and self._memory.decided)
 
@@ -162,6 +175,7 @@ class Policy:
     def state(self) -> Snapshot:
         """A copy of every state, to be given to `restore`."""
         values = {name: value.copy() for name, value in self._memory.current().items()}
+        values |= self._queue.state() if self._queue is not None else {}
         return Snapshot(values, decided=self._memory.decided)
 
     def restore(self, state: Arrays) -> None:
@@ -176,6 +190,8 @@ class Policy:
         for name, value in values.items() if self._check_finite else ():
             if slots[name].finite and value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise InputError(f"restore: state {name!r} holds NaN or an infinity; the state is unchanged")
+        if self._queue is not None:
+            self._queue.restore(values)
         self._memory.replace(values, decided=isinstance(state, Snapshot) and state.decided)
 
     def bind(

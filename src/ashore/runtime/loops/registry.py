@@ -47,5 +47,7 @@ def open_loop(where: str, stage: Stage, bodies: Sequence[Body]) -> Session:
     kind = stage.runner.type if stage.runner else ""
     builder = LOOPS.get(kind)
     if builder is None:
-        raise ManifestError(f"{where}: unknown runner {kind!r}{suggestion(kind, LOOPS, f'; there are {sorted(LOOPS)}')}")
+        raise ManifestError(
+            f"{where}: unknown runner {kind!r}{suggestion(kind, LOOPS, f'; there are {sorted(LOOPS)}')}"
+        )
     return builder(where, stage, bodies)
