@@ -20,7 +20,7 @@ from ashore.runtime.backend import (
     default_backend,
     find_backend,
 )
-from ashore.runtime.loops import Body, open_loop
+from ashore.runtime.loops import Body, Stepped, open_loop
 from ashore.runtime.plan import Plan
 from ashore.runtime.policy import Policy
 from ashore.runtime.processing import ProcessorSession
@@ -67,11 +67,25 @@ def load(
             f"{ACTION_QUEUE!r}"
         )
     sessions = open_stages(package, backend, Options(threads=threads, providers=providers))
+    return assemble(package, sessions, batch=batch, check_finite=check_finite)
+
+
+def assemble(package: Package, sessions: Mapping[str, Session], *, batch: int = 1, check_finite: bool = True) -> Policy:
+    """Make a policy of a package whose stages are open.
+
+    Args:
+        package: what they belong to.
+        sessions: stage -> what runs it.
+        batch: the length of the symbolic batch axis.
+        check_finite: refuse NaN and infinities.
+    """
+    manifest = package.manifest
     found = find_queue(manifest, str(package.path))
     plan = Plan(manifest if found is None else found.rest, sessions, batch=batch, check_finite=check_finite)
     queue = None if found is None else ActionQueue(found, plan, batch)
     initial = package.initial_state()
-    return Policy(manifest, plan, initial, batch=batch, check_finite=check_finite, queue=queue)
+    stepped = [session for session in sessions.values() if isinstance(session, Stepped)]
+    return Policy(manifest, plan, initial, batch=batch, check_finite=check_finite, queue=queue, stepped=stepped)
 
 
 def open_stages(package: Package, backend: BackendChoice, options: Options) -> dict[str, Session]:

@@ -74,6 +74,11 @@ def find_queue(manifest: Manifest, where: str) -> Queue | None:
         )
     (chunk,) = sources.keys() - states.keys()
     left, queue = sorted(states.values(), key=lambda state: len(manifest.states[state].shape))
+    if manifest.states[left].shape != (1,):
+        raise ManifestError(
+            f"{where}: state {left!r} has the shape {list(manifest.states[left].shape)}; expected [1], since the "
+            f"runner {ACTION_QUEUE!r} decides for all rows at once"
+        )
     rest = msgspec.structs.replace(
         manifest,
         outputs={CHUNK: stage.inputs[chunk]},
