@@ -11,7 +11,7 @@ LEROBOT_STAMP := $(LEROBOT_VENV)/.installed
 
 # What a package on a robot needs must pass where torch is not even installed.
 RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/deploy tests/docs/test_deploy.py tests/verify tests/cli tests/attacks tests/examples
-RUNTIME_TESTS += tests/environment/test_session.py tests/interop/exploy
+RUNTIME_TESTS += tests/environment/test_session.py tests/interop/exploy tests/test_plugins.py
 
 # Two processes on two cores; the tests of a simulator stay together, since they share its exports.
 PYTEST := -m pytest -n auto --dist loadgroup
@@ -85,7 +85,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 $(RUNTIME_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RUNTIME_VENV)
-	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e ".[leapp,video]" pytest pytest-xdist hypothesis onnx
+	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e ".[leapp,openvino,video]" pytest pytest-xdist hypothesis onnx
 	touch $@
 
 $(LEROBOT_STAMP): pyproject.toml constraints-lerobot.txt tools/setup_lerobot.sh tools/torchvision_operators.py

@@ -13,6 +13,7 @@ import support
 SOURCE = Path(__file__).parents[1] / "src" / "ashore"
 LAYERS = (
     "errors",
+    "plugins",
     "spec",
     "package",
     "processors",
@@ -27,7 +28,7 @@ LAYERS = (
     "integrations",
     "cli",
 )
-TORCH_FREE = ("errors", "spec", "package", "processors", "runtime", "verify", "view", "cli")
+TORCH_FREE = ("errors", "plugins", "spec", "package", "processors", "runtime", "verify", "view", "cli")
 FRAMEWORKS = {"torch", "onnx", "mujoco", "mujoco_warp", "warp", "mjlab", "isaaclab", "rsl_rl", "lerobot", "gymnasium"}
 MAY_IMPORT = {
     "deploy": {"mujoco", "torch", "mjlab", "isaaclab", "warp", "mujoco_warp"},
