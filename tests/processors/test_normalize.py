@@ -67,7 +67,7 @@ def test_the_dtype_is_kept_and_the_argument_is_not_written_to(kind: str, mode: s
     ("made", "statistics", "message"),
     [
         (stage("normalise"), {}, r"here: unknown processor 'normalise'; did you mean 'normalize'\?"),
-        (stage("whiten"), {}, r"this Ashore has \['denormalize', 'normalize'\]"),
+        (stage("whiten"), {}, r"this Ashore has \['absolute_actions', 'action_queue', 'denormalize',"),
         (stage("normalize"), {}, "missing required field `mode`"),
         (stage("normalize", mode="mean_std", epz=1), {}, "unknown field `epz`"),
         (stage("normalize", mode="mean_std"), {}, r"holds no 'x/mean', but \[\]"),
