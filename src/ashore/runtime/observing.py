@@ -1,4 +1,4 @@
-"""What a robot has, as the inputs of a policy: a batch axis where it was left out, texts as bytes, noise where it is drawn.
+"""What a robot has, as the inputs of a policy: a batch axis where it was left out, texts as bytes, noise as drawn.
 
 `Policy.step` takes exactly the arrays of the manifest. The calls of imitation learning, `select_action` and
 `predict_action_chunk`, take an observation as cameras and encoders give it; what is done to it here is said in full.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,7 @@ class Snapshot(Mapping[str, Array]):
 
 
 @contextmanager
-def _steps(stepped: Sequence[Stepped], num_steps: int | None) -> Iterator[None]:
+def _steps(stepped: Sequence[Stepped], num_steps: int | None) -> Generator[None]:
     """Have loops take so many steps while the block runs."""
     if num_steps is None:
         yield
@@ -296,13 +296,13 @@ class Policy:
         if self._generator is None:
             self._generator = np.random.default_rng()
         ports = {name: self._manifest.inputs[name] for name in self.step_inputs}
-        return observe(
-            call, observation, ports, batch=self._batch, noise=noise, seed=seed, generator=self._generator
-        )
+        return observe(call, observation, ports, batch=self._batch, noise=noise, seed=seed, generator=self._generator)
 
     def _only_output(self, call: str, outputs: dict[str, Array]) -> Iterable[Array]:
         if len(outputs) != 1:
-            raise InputError(f"{call}: this policy has the outputs {sorted(outputs)}; use step, which gives them by name")
+            raise InputError(
+                f"{call}: this policy has the outputs {sorted(outputs)}; use step, which gives them by name"
+            )
         return outputs.values()
 
     def _check_rows(self, rows: Array) -> Array:

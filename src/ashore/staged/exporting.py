@@ -81,7 +81,7 @@ def export_policy(
             for name, module in modules.items()
         }
         pipeline = Pipeline()
-        pipeline.files |= {name: data for name, data in assets.items()}
+        pipeline.files |= assets
         runner = _build(pipeline, exportable.get_inference_type(), captured, inputs, specs, params, example_batch)
         manifest = pipeline.manifest(
             out.name,
@@ -91,9 +91,7 @@ def export_policy(
             metadata=dict(options.get("metadata", {})),
             findings=tuple(finding for one in captured.values() for finding in one.findings),
             constants=tuple(constant for one in captured.values() for constant in one.constants),
-            provenance=collect_provenance(
-                tools=_TOOLS, checkpoint=options.get("checkpoint"), task=options.get("task")
-            ),
+            provenance=collect_provenance(tools=_TOOLS, checkpoint=options.get("checkpoint"), task=options.get("task")),
         )
         with tempfile.TemporaryDirectory() as scratch:
             draft = write(Path(scratch) / out.name, manifest, files=pipeline.files, initial=pipeline.initial)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ashore.errors import ExportError
-from ashore.runtime.loops import LOOPS, PLUGINS
+from ashore.runtime.loops import LOOPS
 from ashore.spec import NOISE, Port, Runner, Stage
 from ashore.staged.exportable import ExportInputs
 from ashore.staged.pipeline import Pipeline
@@ -50,7 +50,7 @@ def lay_out(
     kind = ALIASES.get(inference, inference)
     if kind == SINGLE:
         bodies: dict[str, Captured] = {}
-    elif kind in LOOPS or PLUGINS.has(kind):
+    elif kind in LOOPS:
         bodies = {name: one for name, one in captured.items() if name == BODY} or dict(list(captured.items())[-1:])
     else:
         raise ExportError(f"unknown inference type {inference!r}; there are {sorted([SINGLE, *ALIASES, *LOOPS])}")
@@ -60,7 +60,9 @@ def lay_out(
         if name not in bodies:
             features = inputs[name].features or {}
             outputs = {port: port for port in one.stage.outputs}
-            pipeline.add_stage(name, one.stage, {port: features.get(port, port) for port in one.stage.inputs}, outputs, {})
+            pipeline.add_stage(
+                name, one.stage, {port: features.get(port, port) for port in one.stage.inputs}, outputs, {}
+            )
             last = name
     if not bodies:
         given = captured[last].stage.outputs
@@ -84,7 +86,8 @@ def _loop(
     fed = {key: own.get(key, port) for key, port in _FED[kind].items()}
     if fed["sample"] not in body.stage.inputs or fed["time"] not in body.stage.inputs:
         raise ExportError(
-            f"stage {name!r}: expected the inputs {fed['sample']!r} and {fed['time']!r}, got {sorted(body.stage.inputs)}"
+            f"stage {name!r}: expected the inputs {fed['sample']!r} and {fed['time']!r}, got "
+            f"{sorted(body.stage.inputs)}"
         )
     sample = body.stage.inputs[fed["sample"]]
     noise = Port(dtype="float32", shape=sample.shape, kind=NOISE, description="standard normal")

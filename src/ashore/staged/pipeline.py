@@ -15,7 +15,7 @@ from ashore.errors import ExportError, suggestion
 from ashore.package import Array
 from ashore.spec import Endpoint, Manifest, Port, Processor, Runner, Stage, State, Wire
 
-_UNSAFE = str.maketrans({char: "_" for char in "/ :"})
+_UNSAFE = str.maketrans(dict.fromkeys("/ :", "_"))
 
 
 class Kept(NamedTuple):

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves
 
 from ashore.backends.torch_session import TorchSession
 from ashore.capture.options import ExportOptions
@@ -84,9 +84,7 @@ def eager_policy(
         if stage.processor is not None:
             sessions[name] = ProcessorSession(build(f"stage {name!r}", stage, package.read))
         elif stage.runner is None:
-            order = Artifact(
-                path="-", inputs=tuple(inputs[name].input_names), outputs=tuple(inputs[name].output_names)
-            )
+            order = Artifact(path="-", inputs=tuple(inputs[name].input_names), outputs=tuple(inputs[name].output_names))
             sessions[name] = TorchSession(_flat(modules[name]), order)
     for name, stage in stages.items():
         if stage.runner is not None:
@@ -96,7 +94,7 @@ def eager_policy(
 
 
 def _flat(module: torch.nn.Module) -> Any:
-    return lambda *tensors: tuple(torch.utils._pytree.tree_leaves(module(*tensors)))
+    return lambda *tensors: tuple(tree_leaves(module(*tensors)))
 
 
 def roll_out(policy: Policy, example: Observation, observations: Sequence[Observation]) -> Golden:

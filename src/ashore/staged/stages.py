@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
+from torch.utils._pytree import tree_leaves
 
 from ashore.capture import record
 from ashore.errors import ExportError
@@ -55,7 +57,8 @@ def capture(name: str, module: torch.nn.Module, inputs: ExportInputs, options: M
         manifest = package.manifest
         if manifest.states:
             raise ExportError(
-                f"stage {name!r}: its module keeps {sorted(manifest.states)} from call to call; expected a pure function"
+                f"stage {name!r}: its module keeps {sorted(manifest.states)} from call to call; expected a pure "
+                f"function"
             )
         (stage,) = manifest.stages.values()
         lost = [port for port in inputs.input_names if port not in stage.inputs]
@@ -75,30 +78,25 @@ def capture(name: str, module: torch.nn.Module, inputs: ExportInputs, options: M
 
 def variations(tensors: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
     """The example, and inputs near it; what is not a floating-point number stays as it is."""
-    generator, found = torch.Generator().manual_seed(0), [[one.clone() for one in tensors]]
-    for _ in range(_STEPS - 1):
-        found.append(
-            [
-                one + 0.1 * torch.randn(one.shape, generator=generator, dtype=one.dtype)
-                if one.is_floating_point()
-                else one.clone()
-                for one in tensors
-            ]
-        )
-    return found
+    generator = torch.Generator().manual_seed(0)
+
+    def near(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor.clone()
+        return tensor + 0.1 * torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype)
+
+    return [[one.clone() for one in tensors], *([near(one) for one in tensors] for _ in range(_STEPS - 1))]
 
 
 def named_results(name: str, results: Any, names: Sequence[str]) -> dict[str, torch.Tensor]:
     """What a module gave, by name: a tensor, a tuple of tensors, or nested ones in order."""
-    flat = torch.utils._pytree.tree_leaves(results)
+    flat = tree_leaves(results)
     if len(flat) != len(names):
         raise ExportError(f"stage {name!r}: its module gives {len(flat)} tensors; expected {list(names)}")
     return dict(zip(names, flat, strict=True))
 
 
 def _moved(artifact: Artifact, places: Mapping[str, str]) -> Artifact:
-    import msgspec
-
     return msgspec.structs.replace(
         artifact, path=places[artifact.path], data=tuple(places[path] for path in artifact.data)
     )
