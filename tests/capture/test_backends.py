@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from pipelines import SENSORS, LstmPolicy, MlpPolicy, draw, quat_rotate_inverse
 import ashore
 from ashore import annotate
 from ashore.backends import EXPORTERS, PROFILES
-from ashore.errors import ExportError
+from ashore.errors import BackendError, ExportError
 from ashore.package import Package, read
 
 BACKENDS = {
@@ -27,6 +28,7 @@ BACKENDS = {
     "jit-script": "torchscript",
     "jit-trace": "torchscript",
     "pt2": "pt2",
+    "openvino": "openvino",
 }
 STEPS, RESETS = 50, (9, 10, 31)
 QUIET: dict[str, Any] = {"summary": False, "picture": False}
@@ -179,6 +181,25 @@ def test_an_artifact_that_can_run_code_is_opened_only_when_asked_for(packages: P
         ashore.load(packages("mlp", "pt2").path)
     for exporter in set(EXPORTERS) - {"pt2"}:
         ashore.load(packages("mlp", exporter).path)
+
+
+@pytest.mark.parametrize("exporter", ["jit-trace", "pt2"])
+def test_what_torch_runs_runs_on_the_cpu_and_says_so(packages: Packages, exporter: str) -> None:
+    package = packages("mlp", exporter)
+    assert ashore.load(package, backend=exporter, device="CPU")
+    with pytest.raises(ashore.AshoreError, match=r"device 'cuda' is not there; Ashore runs torch's files on \['cpu'\]"):
+        ashore.load(package, backend=exporter, device="cuda")
+
+
+def test_an_exporter_that_is_not_installed_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    monkeypatch.delitem(sys.modules, "ashore.backends.openvino", raising=False)
+    message = r"the exporter 'openvino' needs openvino, which is not installed; use pip install 'ashore\[openvino\]'"
+    with pytest.raises(BackendError, match=message):
+        export_recorded(MlpPolicy, tmp_path, "openvino")
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- ONNX files ------------------------------------------------------------------------------------------------------
@@ -345,9 +366,10 @@ def test_an_operation_that_a_backend_cannot_express_is_named_with_its_line(tmp_p
 @every_exporter
 def test_every_dtype_passes_through_every_exporter(tmp_path: Path, exporter: str) -> None:
     def compute(given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        double = {} if exporter == "openvino" else {"d": given["d"] + 1.0}  # which OpenVINO computes in float32
         return {
+            **double,
             "f": given["f"] * 2.0,
-            "d": given["d"] + 1.0,
             "i": given["i"] * 3,
             "j": given["j"] - 1,
             "b": ~given["b"],
@@ -367,18 +389,43 @@ def test_every_dtype_passes_through_every_exporter(tmp_path: Path, exporter: str
             "u": whole.to(torch.uint8),
         }
 
+    known = compute(inputs(0))
     with ashore.record("dtypes", tmp_path, backend=exporter, **QUIET) as rec:
         for seed in range(3):
             with rec.step():
-                given = {name: rec.input(name, tensor) for name, tensor in inputs(seed).items()}
+                given = {name: rec.input(name, tensor) for name, tensor in inputs(seed).items() if name in known}
                 for name, tensor in compute(given).items():
                     rec.output(name, tensor)
     policy = ashore.load(tmp_path / "dtypes", backend=exporter)
     given = inputs(9)
-    got = policy.step({name: tensor.numpy() for name, tensor in given.items()})
+    got = policy.step({name: given[name].numpy() for name in policy.inputs})
     for name, tensor in compute(given).items():
         assert got[name].dtype == tensor.numpy().dtype
         np.testing.assert_array_equal(got[name], tensor.numpy())
+
+
+def test_openvino_refuses_what_it_would_compute_in_float32(tmp_path: Path) -> None:
+    message = r"stage 'policy' .*: Parameter 'd' is float64, which OpenVINO computes as float32"
+    with (
+        pytest.raises(ExportError, match=message),
+        ashore.record("double", tmp_path, backend="openvino", **QUIET) as rec,
+    ):
+        for seed in range(3):
+            with rec.step():
+                rec.output("y", rec.input("d", torch.full((1, 2), float(seed), dtype=torch.float64)) * 0.1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_openvino_files_are_the_same_each_time_and_keep_their_weights_in_float32(
+    packages: Packages, tmp_path: Path
+) -> None:
+    package = packages("mlp", "openvino")
+    artifact = package.manifest.stages["policy"].artifacts["openvino"]
+    assert (artifact.path, artifact.data) == ("artifacts/policy.xml", ("artifacts/policy.bin",))
+    again = export_recorded(MlpPolicy, tmp_path, "openvino")
+    for path in (artifact.path, *artifact.data):
+        assert again.read(path) == package.read(path)
+    assert b"FP16" not in package.read(artifact.path)
 
 
 def test_the_scripted_helper_is_what_it_says() -> None:

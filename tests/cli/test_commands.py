@@ -373,6 +373,19 @@ def test_verify_says_what_ran_and_takes_the_name_of_an_exporter(arm_package: Pac
     assert "has no artifact for 'torchscript'; it has ['onnx']" in refused["message"]
 
 
+def test_verify_and_bench_take_a_backend_and_a_device(arm_package: Package) -> None:
+    chosen = ("--backend", "openvino", "--device", "CPU")
+    document = machine("verify", arm_package.path, *chosen)
+    assert (document["backend"], document["passed"]) == ("openvino", True)
+    document = machine("bench", arm_package.path, "--samples", 100, *chosen)
+    assert document["backend"] == "openvino"
+    assert "on 'openvino', 1 thread(s)" in ashore("bench", arm_package.path, "--samples", 100, *chosen).stdout
+    for command in ("verify", "bench"):
+        refused = ashore(command, arm_package.path, "--backend", "openvino", "--device", "npu")
+        assert refused.returncode == 3
+        assert "device 'npu' is not there; OpenVINO has ['CPU" in refused.stderr
+
+
 def test_verify_fails_with_one_and_names_step_port_element_and_values(arm_package: Package) -> None:
     support.change_file(
         arm_package.path, "artifacts/decide.onnx", support.model(support.DECIDE_MODEL.replace("2.0", "2.02"))

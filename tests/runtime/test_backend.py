@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import support
-from ashore.errors import BackendError
+from ashore.errors import BackendError, InputError
 from ashore.package import Package
 from ashore.runtime import BACKENDS, Options, backend, backend_name, default_backend, load
 from ashore.spec import Artifact, Stage
@@ -90,6 +90,33 @@ def test_every_alias_is_of_a_backend_and_is_none_itself() -> None:
     assert BACKENDS.keys() >= backend.BY_POSITION
 
 
+def test_what_is_said_of_backends_is_said_of_those_there_are() -> None:
+    assert {*backend.ALSO_OPENS, *backend.EXTRAS, *backend.READS.values()} <= BACKENDS.keys()
+    assert {name for others in backend.ALSO_OPENS.values() for name in others} <= BACKENDS.keys()
+    assert backend.READS.keys() <= set(Options._fields)
+    assert not backend.UNSAFE & {name for others in backend.ALSO_OPENS.values() for name in others}
+
+
+@pytest.mark.parametrize(("names", "opened"), [(("onnx", "openvino"), "openvino"), (("onnx", "pt2"), "onnx")])
+def test_a_backend_opens_its_own_artifact_before_that_of_another(names: tuple[str, ...], opened: str) -> None:
+    stage = stage_with(*names)
+    assert backend.artifact_of("s", stage, "openvino") is stage.artifacts[opened]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": ""}, "device: expected a name such as 'cpu', got ''"),
+        ({"device": 0}, "device: expected a name such as 'cpu', got 0"),
+        ({"properties": []}, r"properties: expected a mapping from name to value, got \[\]"),
+        ({"properties": {1: 2}}, r"properties: expected a mapping from name to value, got \{1: 2\}"),
+    ],
+)
+def test_options_of_another_type_are_refused(sum_package: Package, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load(sum_package, **options)
+
+
 def stage_with(*names: str) -> Stage:
     return Stage(rate="policy", inputs={}, outputs={}, artifacts={name: Artifact(path="a") for name in names})
 
@@ -113,7 +140,9 @@ def test_what_can_run_any_code_is_never_chosen_by_default() -> None:
 
 
 def test_nothing_is_chosen_that_cannot_be_run() -> None:
-    message = r"p: stage 's' has artifacts only for \['pickle'\], and this Ashore runs \['onnx', 'pt2', 'torchscript'\]"
+    message = (
+        r"p: stage 's' has artifacts only for \['pickle'\], and this Ashore runs \['onnx', 'openvino', 'pt2', 'tor"
+    )
     with pytest.raises(BackendError, match=message):
         default_backend("p: stage 's'", stage_with("pickle"))
 

@@ -30,13 +30,13 @@ def test_an_unknown_backend_is_named(sum_package: Package) -> None:
 def test_a_stage_without_an_artifact_for_the_backend_is_named(sum_package: Package) -> None:
     def rename(document: dict) -> None:
         artifacts = document["stages"]["policy"]["artifacts"]
-        artifacts["openvino"] = artifacts.pop("onnx")
+        artifacts["unheard-of"] = artifacts.pop("onnx")
 
     support.edit_manifest(sum_package.path, rename)
-    with pytest.raises(BackendError, match=r"sum: stage 'policy' has no artifact for 'onnx'; it has \['openvino'\]"):
+    with pytest.raises(BackendError, match=r"sum: stage 'policy' has no artifact for 'onnx'; it has \['unheard-of'\]"):
         ashore.load(sum_package.path, backend="onnx")
     with pytest.raises(
-        BackendError, match=r"sum: stage 'policy' has artifacts only for \['openvino'\], and this Ashore"
+        BackendError, match=r"sum: stage 'policy' has artifacts only for \['unheard-of'\], and this Ashore"
     ):
         ashore.load(sum_package.path)
 

@@ -166,3 +166,56 @@ def external(folder: Path, location: str) -> bytes:
 def test_weights_outside_the_file_are_refused(tmp_path: Path, location: str) -> None:
     with pytest.raises(BackendError, match=f"keeps weights outside the file, in '{location}'"):
         open_session(external(tmp_path, location), Options(), "stage")
+
+
+@pytest.mark.parametrize("device", ["cpu", "CPU"])
+def test_the_device_cpu_is_the_provider_of_the_cpu(device: str) -> None:
+    for providers in (None, ["CPUExecutionProvider"]):
+        session = open_session(support.model(support.SUM_MODEL), Options(device=device, providers=providers), "x")
+        assert session.get_providers() == ["CPUExecutionProvider"]
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "GPU", "npu", "cpu:0", "auto"])
+def test_a_device_that_is_not_there_is_an_error_and_never_a_quiet_fallback(sum_package: Package, device: str) -> None:
+    with pytest.raises(
+        BackendError, match=rf"device {device!r} is not there; ONNX Runtime has \['cpu'\] here, and the"
+    ):
+        load(sum_package, device=device)
+
+
+BOTH = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+
+@pytest.mark.parametrize(
+    ("device", "providers", "chosen"),
+    [
+        ("cuda", None, ["CUDAExecutionProvider"]),
+        ("CUDA:1", None, [("CUDAExecutionProvider", {"device_id": "1"})]),
+        ("cuda", BOTH, BOTH),
+        ("cuda:1", [("CUDAExecutionProvider", {"device_id": 1})], [("CUDAExecutionProvider", {"device_id": 1})]),
+        (None, BOTH, BOTH),
+        (None, None, ["CPUExecutionProvider"]),
+    ],
+)
+def test_a_device_means_a_provider(
+    monkeypatch: pytest.MonkeyPatch, device: str | None, providers: list[Any] | None, chosen: list[Any]
+) -> None:
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: BOTH)
+    assert onnx_backend._providers(onnxruntime, Options(device=device, providers=providers)) == chosen
+
+
+@pytest.mark.parametrize(
+    ("device", "providers"),
+    [
+        ("cpu", BOTH),
+        ("cuda", ["CPUExecutionProvider"]),
+        ("cuda:1", BOTH),
+        ("cuda:1", [("CUDAExecutionProvider", {"device_id": 0})]),
+    ],
+)
+def test_a_device_and_providers_that_contradict_each_other_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, device: str, providers: list[Any]
+) -> None:
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: BOTH)
+    with pytest.raises(BackendError, match=f"device {device!r} means the provider .*, and the first of the providers"):
+        onnx_backend._providers(onnxruntime, Options(device=device, providers=providers))

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import support
 from ashore.errors import BackendError
-from ashore.runtime.protobuf import external_data
+from ashore.runtime.protobuf import external_data, input_names
 
 
 def outside(name: str = "w") -> onnx.TensorProto:
@@ -112,3 +112,10 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         external_data(data)
     except BackendError as error:
         assert "not a readable ONNX file" in str(error)
+
+
+def test_the_inputs_of_a_file_are_read_without_onnx() -> None:
+    assert input_names(support.model(support.ACT_MODEL)) == {"v", "held", "f_in", "n_in"}
+    assert input_names(b"") == set()
+    with pytest.raises(BackendError, match="not a readable ONNX file"):
+        input_names(support.model(support.SUM_MODEL)[:-3])

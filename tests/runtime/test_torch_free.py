@@ -33,7 +33,7 @@ RUN = """
 import numpy as np
 import ashore
 
-policy = ashore.load(sys.argv[1])
+policy = ashore.load(sys.argv[1], backend=sys.argv[2])
 for _ in range(3):
     policy.step({"q": np.zeros((1, 2), np.float32)})
     policy.substep({"v": np.zeros((1, 2), np.float32)})
@@ -67,8 +67,9 @@ def test_importing_ashore_loads_next_to_nothing() -> None:
     assert done.stdout.split() == ["False", "False"], done.stderr
 
 
-def test_loading_and_stepping_are_free_of_torch_and_onnx(arm_package: Package) -> None:
-    check(RUN, str(arm_package.path))
+@pytest.mark.parametrize("backend", ["onnx", "openvino"])
+def test_loading_and_stepping_are_free_of_torch_and_onnx(arm_package: Package, backend: str) -> None:
+    check(RUN, str(arm_package.path), backend)
 
 
 @pytest.mark.parametrize("form", ["directory", "archive"])

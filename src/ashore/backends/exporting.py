@@ -6,12 +6,12 @@ those that people's scripts already use.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from ashore.errors import BackendError, suggestion
+from ashore.plugins import load_object
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +22,7 @@ EXPORTERS: Mapping[str, str] = {
     "jit-script": "ashore.backends.torchscript:export_script",
     "jit-trace": "ashore.backends.torchscript:export_trace",
     "pt2": "ashore.backends.pt2:export_pt2",
+    "openvino": "ashore.backends.openvino:export_openvino",
 }
 """Exporter name -> where it is. Imported only when asked for."""
 
@@ -66,6 +67,9 @@ class Exported:
     exporter: str
     """What wrote it, with its version."""
 
+    more: Mapping[str, bytes] = field(default_factory=dict)
+    """Suffix -> a further file that it needs beside it."""
+
     opset: int | None = None
     ir_version: int | None = None
     messages: tuple[str, ...] = ()
@@ -87,5 +91,13 @@ def exporter_name(name: str) -> str:
 
 def find_exporter(name: str) -> Exporter:
     """The exporter of that name."""
-    module, _, attribute = EXPORTERS[exporter_name(name)].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    full = exporter_name(name)
+    try:
+        return load_object(EXPORTERS[full])
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "ashore":
+            raise
+        extra = "openvino" if error.name == "openvino" else "export"
+        raise BackendError(
+            f"the exporter {full!r} needs {error.name}, which is not installed; use pip install 'ashore[{extra}]'"
+        ) from error

@@ -29,9 +29,11 @@ class TorchBackend(ABC):
         artifact: Artifact,
         files: Sequence[bytes],
         stage: Stage,  # noqa: ARG002 - the file does not name its ports
-        options: Options,  # noqa: ARG002 - those are of ONNX Runtime
+        options: Options,
     ) -> TorchSession:
         """Open an artifact; see `ashore.runtime.backend.Backend`."""
+        if options.device is not None and options.device.lower() != "cpu":
+            raise BackendError(f"{where}: device {options.device!r} is not there; Ashore runs torch's files on ['cpu']")
         try:
             with overheard():
                 return TorchSession(self.load(io.BytesIO(files[0])), artifact)

@@ -94,9 +94,10 @@ class Assembly:
         return {place: axis for place, value in enumerate(values) if (axis := self.axis(rate, value)) is not None}
 
     @staticmethod
-    def path(stage: str, exported: Exported) -> str:
-        """Where the artifact of a stage lies."""
-        return f"artifacts/{stage}{exported.suffix}"
+    def files(stage: str, exported: Exported) -> dict[str, bytes]:
+        """The files of a stage's artifact, by where they lie; first the one that is opened."""
+        parts = {exported.suffix: exported.data, **exported.more}
+        return {f"artifacts/{stage}{suffix}": data for suffix, data in parts.items()}
 
     # --- findings ----------------------------------------------------------------------------------------------------
 
@@ -212,8 +213,10 @@ class Assembly:
             )
             for port, value in (*stage.inputs.items(), *stage.outputs.items())
         }
+        path, *data = self.files(stage.name, exported)
         artifact = Artifact(
-            path=self.path(stage.name, exported),
+            path=path,
+            data=tuple(data),
             exporter=exported.exporter,
             inputs=tuple(stage.inputs),
             outputs=tuple(stage.outputs),

@@ -82,7 +82,7 @@ def export(session: Session, name: str, out: Path | None, options: ExportOptions
         return None
     manifest = assembly.manifest(name, exported)
     contents = {"initial": assembly.initial(), "golden": assembly.golden()}
-    files = {assembly.path(stage, one): one.data for stage, one in exported.items()}
+    files = {path: data for stage, one in exported.items() for path, data in assembly.files(stage, one).items()}
     with tempfile.TemporaryDirectory() as scratch:
         draft = write(Path(scratch) / "draft", manifest, files=files, **contents)
         proof, failures = prove(draft, assembly, options)
@@ -203,8 +203,9 @@ def _export_stage(assembly: Assembly, stage: StageLayout, options: ExportOptions
         ir_version=chosen.get("ir_version", ir_version),
     )
     name = assembly.session.backends.get(stage.cut.name) or options.backend
+    export = find_exporter(name)
     try:
-        return find_exporter(name)(request)
+        return export(request)
     except Exception as error:  # exporters raise anything at all
         finding = _refused(stage, name, error)
         raise _failure([finding]) from error

@@ -14,7 +14,7 @@ from ashore.spec import BackendResult, Verification
 from ashore.verify import Report, replay
 
 _ROWS = 3
-_RUNTIMES = {"onnx": "onnxruntime", "torchscript": "torch", "pt2": "torch"}
+_RUNTIMES = {"onnx": "onnxruntime", "torchscript": "torch", "pt2": "torch", "openvino": "openvino"}
 
 
 def prove(draft: Package, assembly: Assembly, options: ExportOptions) -> tuple[Verification, list[Finding]]:

@@ -11,19 +11,20 @@ from ashore.package import read
 from ashore.verify import Latency, Timing, bench
 
 
-def run(path: Path, *, samples: int, threads: int, as_json: bool) -> None:
+def run(path: Path, *, backend: str, device: str | None, samples: int, threads: int, as_json: bool) -> None:
     """Measure the package at `path` and print what was measured."""
     package = read(path)
     rates = len({stage.rate for stage in package.manifest.stages.values()})
     with progress("measuring", 2 * samples * rates) as bar:
         timings = bench(
-            package, threads=threads, samples=samples, advance=lambda count: bar.advance(bar.task_ids[0], count)
-        )
+            package, backend=backend, device=device, threads=threads, samples=samples,
+            advance=lambda count: bar.advance(bar.task_ids[0], count),
+        )  # fmt: skip
     if as_json:
         rows = [{**asdict(timing), "ratio_p50": timing.ratio} for timing in timings]
-        print_json({"package": package.manifest.name, "threads": threads, "timings": rows})
+        print_json({"package": package.manifest.name, "backend": backend, "threads": threads, "timings": rows})
         return
-    print(f"{package.manifest.name}: {samples:,} calls each, taking turns, {threads} thread(s)")
+    print(f"{package.manifest.name}: {samples:,} calls each, taking turns, on {backend!r}, {threads} thread(s)")
     shown = table("", "rate", "what", ">p50 µs", ">p99 µs", ">p99.9 µs", ">p50 ratio")
     for timing in timings:
         for name, latency, ratio in _rows(timing):

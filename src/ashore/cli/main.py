@@ -30,6 +30,9 @@ app = typer.Typer(
 PackagePath = Annotated[Path, typer.Argument(metavar="PKG", help="A package directory or an .ashore file.")]
 Neighbour = Literal["leapp", "exploy"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+RunsOn = Annotated[
+    str | None, typer.Option("--device", help="Where the stages run: cpu, cuda, GPU, …", show_default="the CPU")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -59,6 +62,7 @@ def verify(
         str | None,
         typer.Option(help="What runs the stages.", show_default="onnx where there is one, else what there is"),
     ] = None,
+    device: RunsOn = None,
     atol: Annotated[
         float | None, typer.Option(help="Absolute tolerance.", show_default="as exported, else 1e-5")
     ] = None,
@@ -70,7 +74,8 @@ def verify(
     """Replay the golden rollout through the saved files; exit with 1 if anything differs."""
     from ashore.cli.verifying import run
 
-    raise typer.Exit(0 if run(path, backend=backend, atol=atol, rtol=rtol, as_json=as_json) else CHECK_FAILED)
+    passed = run(path, backend=backend, device=device, atol=atol, rtol=rtol, as_json=as_json)
+    raise typer.Exit(0 if passed else CHECK_FAILED)
 
 
 @app.command()
@@ -78,12 +83,14 @@ def bench(
     path: PackagePath,
     samples: Annotated[int, typer.Option(min=100, max=10_000_000, help="Calls of each candidate.")] = 10_000,
     threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads within one operation.")] = 1,
+    backend: Annotated[str, typer.Option(help="What runs the stages of the policy.")] = "onnx",
+    device: RunsOn = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time a step against a bare session.run of the same file, in one run."""
+    """Time a step against a bare session.run of the ONNX files on the CPU, in one run."""
     from ashore.cli.benching import run
 
-    run(path, samples=samples, threads=threads, as_json=as_json)
+    run(path, backend=backend, device=device, samples=samples, threads=threads, as_json=as_json)
 
 
 @app.command()
@@ -216,7 +223,7 @@ LoadRun = Annotated[str | None, typer.Option("--load-run", "--load_run", help="W
 LoadCheckpoint = Annotated[
     str | None, typer.Option("--load-checkpoint", "--load_checkpoint", help="Which file of it, likewise.")
 ]
-Method = Literal["onnx-dynamo", "onnx-torchscript", "jit-script", "jit-trace", "pt2"]
+Method = Literal["onnx-dynamo", "onnx-torchscript", "jit-script", "jit-trace", "pt2", "openvino"]
 Backend = Annotated[str | None, typer.Option(help="What runs the stages.", show_default="onnx where there is one")]
 Steps = Annotated[int, typer.Option(min=1, help="Decisions.")]
 

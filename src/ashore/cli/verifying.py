@@ -10,12 +10,16 @@ from ashore.package import read
 from ashore.verify import DEFAULT_ATOL, DEFAULT_RTOL, MODES, Report, replay
 
 
-def run(path: Path, *, backend: str | None, atol: float | None, rtol: float | None, as_json: bool) -> bool:
+def run(
+    path: Path, *, backend: str | None, device: str | None, atol: float | None, rtol: float | None, as_json: bool
+) -> bool:
     """Verify the package at `path`, print what was found, and say whether it passed."""
     package = read(path)
     golden = package.golden()
     with progress("replaying", len(MODES) * len(golden.ticks) if golden else 0) as bar:
-        report = replay(package, backend=backend, atol=atol, rtol=rtol, advance=lambda: bar.advance(bar.task_ids[0]))
+        report = replay(
+            package, backend=backend, device=device, atol=atol, rtol=rtol, advance=lambda: bar.advance(bar.task_ids[0])
+        )
     if as_json:
         print_json({**asdict(report), "passed": report.passed})
     else:

@@ -6,12 +6,12 @@ costs time (names, shapes, allocation) happens before the first step.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from ashore.errors import BackendError, suggestion
+from ashore.errors import BackendError
 from ashore.package import Array
+from ashore.plugins import Plugins, load_object
 from ashore.spec import Artifact, Stage
 
 Provider: TypeAlias = str | tuple[str, dict[str, Any]]
@@ -24,7 +24,15 @@ class Options(NamedTuple):
     """Threads within one operation. One is fastest for policies of usual size, and the calmest under load."""
 
     providers: Sequence[Provider] | None = None
-    """Execution providers, most wanted first; None is the CPU. One that is missing is an error."""
+    """Execution providers of ONNX Runtime, most wanted first; None is what `device` says. One that is missing is an
+    error."""
+
+    device: str | None = None
+    """Where stages run, such as ``"cpu"``, ``"cuda"`` or ``"GPU.1"``, in any case; None is the CPU, or what `providers`
+    says. One that is not there is an error."""
+
+    properties: Mapping[str, Any] | None = None
+    """Properties of OpenVINO, or what a plugin takes; they override what Ashore would set."""
 
 
 class Session(Protocol):
@@ -47,7 +55,11 @@ class Session(Protocol):
 
 
 class Backend(Protocol):
-    """Opens artifacts."""
+    """Opens artifacts.
+
+    One that is a plugin is made without arguments, and may say with a sequence `also_opens` whose artifacts it opens
+    where a stage has none of its own; see `ALSO_OPENS`.
+    """
 
     def open(self, where: str, artifact: Artifact, files: Sequence[bytes], stage: Stage, options: Options) -> Session:
         """Open an artifact after checking that its ports are those of the stage.
@@ -64,11 +76,24 @@ class Backend(Protocol):
 
 BACKENDS: Mapping[str, str] = {
     "onnx": "ashore.runtime.onnx:OnnxBackend",
+    "openvino": "ashore.runtime.openvino:OpenvinoBackend",
     "torchscript": "ashore.backends.torchscript:TorchScriptBackend",
     "pt2": "ashore.backends.pt2:Pt2Backend",
 }
 """Backend name -> where its class is. Imported only when asked for. If nobody asks, the first safe one that a
 stage has an artifact for runs it."""
+
+PLUGINS = Plugins("ashore.backends", "backend", BackendError)
+"""Backends of other packages. They run only if they are named."""
+
+EXTRAS: Mapping[str, str] = {"openvino": "openvino", "torchscript": "export", "pt2": "export"}
+"""Backend name -> the extra that installs what it needs."""
+
+ALSO_OPENS: Mapping[str, tuple[str, ...]] = {"openvino": ("onnx",)}
+"""Backend name -> whose artifacts it opens where a stage has none of its own, most wanted first."""
+
+READS: Mapping[str, str] = {"providers": "onnx", "properties": "openvino"}
+"""Option -> the only built-in backend that reads it."""
 
 BY_POSITION = frozenset({"torchscript", "pt2"})
 """Backends whose files do not name their ports, so that the manifest has to say their order."""
@@ -106,26 +131,61 @@ def default_backend(where: str, stage: Stage) -> str:
             f"if you trust the package, load it with backend={unsafe[0]!r}"
         )
     raise BackendError(
-        f"{where} has artifacts only for {sorted(stage.artifacts)}, and this Ashore runs {sorted(BACKENDS)}"
+        f"{where} has artifacts only for {sorted(stage.artifacts)}, and this Ashore runs {sorted(BACKENDS)}; "
+        f"a backend of another package has to be named"
     )
 
 
+def artifact_of(where: str, stage: Stage, backend: str) -> Artifact:
+    """The artifact that a backend opens: its own, else one of another backend that it can open too."""
+    if backend in BACKENDS:
+        others = ALSO_OPENS.get(backend, ())
+    else:
+        check_backend(backend)
+        others = () if backend in stage.artifacts else tuple(getattr(find_backend(backend), "also_opens", ()))
+    for name in (backend, *others):
+        if name in stage.artifacts:
+            return stage.artifacts[name]
+    also = f", nor for {' or '.join(map(repr, others))}, which it opens too" if others else ""
+    raise BackendError(f"{where} has no artifact for {backend!r}{also}; it has {sorted(stage.artifacts)}")
+
+
+def check_options(options: Options, backends: Sequence[str]) -> None:
+    """Refuse an option that none of the backends would look at. Those of other packages may look at any."""
+    if any(backend not in BACKENDS for backend in backends):
+        return
+    for option, reader in READS.items():
+        if getattr(options, option) is not None and reader not in backends:
+            raise BackendError(f"{option} are for the backend {reader!r}, and no stage runs on it")
+
+
 def check_backend(name: str) -> None:
-    """Raise `BackendError` if there is no backend of that name. Nothing is imported."""
+    """Raise `BackendError` if there is no backend of that name. Nothing of it is imported."""
     if name not in BACKENDS:
-        hint = suggestion(name, BACKENDS, f"; this Ashore has {sorted(BACKENDS)}")
-        raise BackendError(f"unknown backend {name!r}{hint}")
+        PLUGINS.find(name, BACKENDS, ALIASES)
 
 
 def find_backend(name: str) -> Backend:
     """The backend of that name, as it stands in a manifest."""
-    check_backend(name)
-    module, _, attribute = BACKENDS[name].partition(":")
+    if name not in BACKENDS:
+        return _plugin(name)
     try:
-        return getattr(importlib.import_module(module), attribute)()
+        return load_object(BACKENDS[name])()
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] == "ashore":
             raise  # a fault of Ashore's own, which installing something would not mend
         raise BackendError(
-            f"the backend {name!r} needs {error.name}, which is not installed; use pip install 'ashore[export]'"
+            f"the backend {name!r} needs {error.name}, which is not installed; "
+            f"use pip install 'ashore[{EXTRAS.get(name, 'export')}]'"
         ) from error
+
+
+def _plugin(name: str) -> Backend:
+    made = PLUGINS.load(name, BACKENDS, ALIASES)
+    try:
+        backend = made()
+    except Exception as error:  # it is somebody else's, and may raise anything at all
+        raise BackendError(f"the backend {name!r} ({made!r}) cannot be made: {error}") from error
+    if not callable(getattr(backend, "open", None)):
+        raise BackendError(f"the backend {name!r} ({made!r}) has no method open; see ashore.runtime.Backend")
+    return backend

@@ -15,16 +15,18 @@ from ashore.runtime.backend import (
     Options,
     Provider,
     Session,
+    artifact_of,
     backend_name,
-    check_backend,
+    check_options,
     default_backend,
     find_backend,
 )
-from ashore.runtime.loops import Body, open_loop
+from ashore.runtime.loops import Body, Stepped, open_loop
 from ashore.runtime.plan import Plan
 from ashore.runtime.policy import Policy
 from ashore.runtime.processing import ProcessorSession
-from ashore.spec import BATCH, DTYPE_BYTES, MAX_ARRAY_BYTES, SINGLE_PASS, Manifest, Stage, concrete
+from ashore.runtime.queueing import ActionQueue, find_queue
+from ashore.spec import ACTION_QUEUE, BATCH, DTYPE_BYTES, MAX_ARRAY_BYTES, SINGLE_PASS, Manifest, Stage, concrete
 
 BackendChoice: TypeAlias = str | Mapping[str, str] | None
 """One backend for all stages, or stage -> backend. None, or a stage that is left out, is ONNX Runtime where the stage
@@ -39,6 +41,8 @@ def load(
     backend: BackendChoice = None,
     threads: int = 1,
     providers: Sequence[Provider] | None = None,
+    device: str | None = None,
+    properties: Mapping[str, Any] | None = None,
     batch: int = 1,
     check_finite: bool = True,
 ) -> Policy:
@@ -50,21 +54,45 @@ def load(
             stage that has no ONNX artifact whatever it has.
         threads: threads within one operation.
         providers: execution providers of ONNX Runtime, most wanted first; one that is missing is an error.
+        device: where the stages run, such as ``"cpu"``, ``"cuda"`` or, on OpenVINO, ``"GPU"``; one that is not there
+            is an error. None is the CPU, or what `providers` says.
+        properties: properties of OpenVINO, which override those that Ashore sets.
         batch: the length of the symbolic batch axis, for packages that have one.
         check_finite: refuse NaN and infinities in inputs, outputs and states.
 
     Returns:
         A policy in its initial state.
     """
-    _check_arguments(path, backend, threads, providers)
+    options = Options(threads=threads, providers=providers, device=device, properties=properties)
+    _check_arguments(path, backend, options)
     package = path if isinstance(path, Package) else read(path)
     manifest = package.manifest
     _check_batch(manifest, batch)
-    if manifest.runner.type != SINGLE_PASS:
-        raise ManifestError(f"{package.path}: this Ashore has no runner {manifest.runner.type!r}, only {SINGLE_PASS!r}")
-    sessions = open_stages(package, backend, Options(threads=threads, providers=providers))
-    plan = Plan(manifest, sessions, batch=batch, check_finite=check_finite)
-    return Policy(manifest, plan, package.initial_state(), batch=batch, check_finite=check_finite)
+    if manifest.runner.type not in (SINGLE_PASS, ACTION_QUEUE):
+        raise ManifestError(
+            f"{package.path}: this Ashore has no runner {manifest.runner.type!r}, only {SINGLE_PASS!r} and "
+            f"{ACTION_QUEUE!r}"
+        )
+    sessions = open_stages(package, backend, options)
+    return assemble(package, sessions, batch=batch, check_finite=check_finite)
+
+
+def assemble(package: Package, sessions: Mapping[str, Session], *, batch: int = 1, check_finite: bool = True) -> Policy:
+    """Make a policy of a package whose stages are open.
+
+    Args:
+        package: what they belong to.
+        sessions: stage -> what runs it.
+        batch: the length of the symbolic batch axis.
+        check_finite: refuse NaN and infinities.
+    """
+    manifest = package.manifest
+    found = find_queue(manifest, str(package.path))
+    plan = Plan(manifest if found is None else found.rest, sessions, batch=batch, check_finite=check_finite)
+    queue = None if found is None else ActionQueue(found, plan, batch)
+    initial = package.initial_state()
+    stepped = [session for session in sessions.values() if isinstance(session, Stepped)]
+    return Policy(manifest, plan, initial, batch=batch, check_finite=check_finite, queue=queue, stepped=stepped)
 
 
 def open_stages(package: Package, backend: BackendChoice, options: Options) -> dict[str, Session]:
@@ -74,8 +102,15 @@ def open_stages(package: Package, backend: BackendChoice, options: Options) -> d
     for name in chosen:
         if name not in stages:
             raise InputError(f"backend: there is no stage {name!r}{suggestion(name, stages)}")
+    names: dict[str, str] = {}
+    for name, stage in stages.items():
+        if stage.artifacts:
+            asked = chosen.get(name)
+            where = f"{package.path}: stage {name!r}"
+            names[name] = default_backend(where, stage) if asked is None else backend_name(asked)
+    check_options(options, list(names.values()))
     opened = {
-        name: _open_stage(package, name, stage, chosen.get(name), options)
+        name: _open_stage(package, name, stage, names.get(name), options)
         for name, stage in stages.items()
         if stage.runner is None
     }
@@ -88,31 +123,32 @@ def open_stages(package: Package, backend: BackendChoice, options: Options) -> d
 
 def _open_stage(package: Package, name: str, stage: Stage, backend: str | None, options: Options) -> Session:
     where = f"{package.path}: stage {name!r}"
-    if stage.processor is not None:
+    if backend is None:
         return ProcessorSession(build(where, stage, package.read))
-    chosen = default_backend(where, stage) if backend is None else backend_name(backend)
-    check_backend(chosen)
-    artifact = stage.artifacts.get(chosen)
-    if artifact is None:
-        raise BackendError(f"{where} has no artifact for {chosen!r}; it has {sorted(stage.artifacts)}")
-    if chosen in BY_POSITION and (artifact.inputs is None or artifact.outputs is None):
+    artifact = artifact_of(where, stage, backend)
+    if backend in BY_POSITION and (artifact.inputs is None or artifact.outputs is None):
         raise BackendError(
-            f"{where} ({artifact.path}): {chosen!r} takes ports by position, and the manifest does not say their "
+            f"{where} ({artifact.path}): {backend!r} takes ports by position, and the manifest does not say their "
             f"order; give the artifact its inputs and outputs"
         )
     files = [package.read(path) for path in (artifact.path, *artifact.data)]
-    return find_backend(chosen).open(f"{where} ({artifact.path})", artifact, files, stage, options)
+    return find_backend(backend).open(f"{where} ({artifact.path})", artifact, files, stage, options)
 
 
-def _check_arguments(path: object, backend: object, threads: object, providers: object) -> None:
+def _check_arguments(path: object, backend: object, options: Options) -> None:
     if not isinstance(path, str | os.PathLike | Package):
         raise InputError(f"path: expected a path or a package, got {path!r}")
     names = cast("Mapping[Any, Any]", backend) if isinstance(backend, Mapping) else {None: None}
     if not isinstance(backend, str | None) and not all(isinstance(name, str) for name in (*names, *names.values())):
         raise InputError(f"backend: expected a name, or a mapping from stage to name, got {backend!r}")
-    _check_count("threads", threads, _MAX_THREADS)
+    _check_count("threads", options.threads, _MAX_THREADS)
+    providers, device, properties = cast("tuple[object, ...]", options[1:])
     if providers is not None and not _are_providers(providers):
         raise InputError(f"providers: expected a list of names, or of (name, options) pairs, got {providers!r}")
+    if device is not None and not (isinstance(device, str) and device):
+        raise InputError(f"device: expected a name such as 'cpu', got {device!r}")
+    if properties is not None and not _are_named(properties):
+        raise InputError(f"properties: expected a mapping from name to value, got {properties!r}")
 
 
 def _are_providers(providers: object) -> bool:
@@ -123,6 +159,12 @@ def _are_providers(providers: object) -> bool:
     ]
     return bool(pairs) and all(
         len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], dict) for pair in pairs
+    )
+
+
+def _are_named(properties: object) -> bool:
+    return isinstance(properties, Mapping) and all(
+        isinstance(name, str) for name in cast("Mapping[Any, Any]", properties)
     )
 
 

@@ -17,8 +17,9 @@ from typing import Any
 from ashore.errors import BackendError
 from ashore.package import Array
 from ashore.runtime.backend import Options, Provider
-from ashore.runtime.protobuf import external_data
-from ashore.spec import BATCH, Artifact, Port, Stage
+from ashore.runtime.ports import FoundPort, check_ports
+from ashore.runtime.protobuf import refuse_external_data
+from ashore.spec import Artifact, Stage
 
 _DTYPES = {
     "tensor(bool)": "bool",
@@ -34,6 +35,7 @@ _DTYPES = {
     "tensor(float)": "float32",
     "tensor(double)": "float64",
 }
+_DEVICES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _FATAL_ONLY = 4
 
 
@@ -55,8 +57,8 @@ class OnnxBackend:
             )
         session = open_session(files[0], options, where)
         described = describe(session, where)
-        _check_ports(f"{where}: input", described.inputs, stage.inputs)
-        _check_ports(f"{where}: output", described.outputs, stage.outputs)
+        check_ports(f"{where}: input", _found(described.inputs), stage.inputs)
+        check_ports(f"{where}: output", _found(described.outputs), stage.outputs)
         return OnnxSession(session)
 
 
@@ -122,12 +124,12 @@ def open_session(model: bytes | Path, options: Options, where: str) -> Any:
 
     Args:
         model: a whole ONNX file, weights inside; or the path of one that may have weights beside it.
-        options: threads and providers.
+        options: threads, providers and device.
         where: what to call the artifact in an error.
     """
     ort: Any = importlib.import_module("onnxruntime")
-    if isinstance(model, bytes) and (outside := external_data(model)) is not None:
-        raise BackendError(f"{where}: keeps weights outside the file, in {outside!r}; save it with its weights inside")
+    if isinstance(model, bytes):
+        refuse_external_data(model, where)
     settings = ort.SessionOptions()
     settings.intra_op_num_threads = options.threads
     settings.inter_op_num_threads = 1
@@ -135,13 +137,12 @@ def open_session(model: bytes | Path, options: Options, where: str) -> Any:
     settings.log_severity_level = _FATAL_ONLY
     if isinstance(model, bytes):  # a second fence: recent versions then look nowhere else for weights
         settings.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
-    providers = _providers(ort, options.providers)
+    providers = _providers(ort, options)
     try:
         session = ort.InferenceSession(model, settings, providers=providers, enable_fallback=0)
     except runtime_errors() as error:
         raise BackendError(f"{where}: ONNX Runtime refuses it: {error}") from error
-    wanted = [provider if isinstance(provider, str) else provider[0] for provider in providers]
-    missing = [name for name in wanted if name not in session.get_providers()]
+    missing = [_name(provider) for provider in providers if _name(provider) not in session.get_providers()]
     if missing:
         raise BackendError(f"{where}: provider {missing[0]!r} is installed but could not be started")
     return session
@@ -154,31 +155,43 @@ def runtime_errors() -> tuple[type[Exception], ...]:
     return (RuntimeError, ValueError, *own)
 
 
-def _providers(ort: Any, wanted: Sequence[Provider] | None) -> list[Provider]:
-    if wanted is None:
-        return ["CPUExecutionProvider"]
+def _providers(ort: Any, options: Options) -> list[Provider]:
+    wanted: Provider = "CPUExecutionProvider" if options.device is None else _provider_of(ort, options.device)
+    if options.providers is None:
+        return [wanted]
     available: list[str] = ort.get_available_providers()
-    for provider in wanted:
-        name = provider if isinstance(provider, str) else provider[0]
-        if name not in available:
-            raise BackendError(f"provider {name!r} is not installed; there are {available}")
-    return list(wanted)
-
-
-def _check_ports(where: str, found: Sequence[OnnxPort], expected: Mapping[str, Port]) -> None:
-    names = {port.name for port in found}
-    if names != set(expected):
-        raise BackendError(f"{where}s: the manifest says {sorted(expected)}, the artifact has {sorted(names)}")
-    for port in found:
-        wanted = expected[port.name]
-        if _DTYPES.get(port.type) != wanted.dtype:
-            raise BackendError(f"{where} {port.name!r}: the manifest says {wanted.dtype}, the artifact has {port.type}")
-        # A dimension the artifact leaves open is a name or None, and takes whatever the manifest says.
-        agree = len(port.shape) == len(wanted.shape) and all(
-            not isinstance(theirs, int) or (ours != BATCH and ours == theirs)
-            for theirs, ours in zip(port.shape, wanted.shape, strict=True)
+    for provider in options.providers:
+        if _name(provider) not in available:
+            raise BackendError(f"provider {_name(provider)!r} is not installed; there are {available}")
+    first = options.providers[0]
+    if options.device is not None and (_name(first) != _name(wanted) or not _numbers(wanted) <= _numbers(first)):
+        raise BackendError(
+            f"device {options.device!r} means the provider {wanted!r}, and the first of the providers is {first!r}; "
+            f"give one of the two"
         )
-        if not agree:
-            raise BackendError(
-                f"{where} {port.name!r}: the manifest says shape {list(wanted.shape)}, the artifact has {port.shape}"
-            )
+    return list(options.providers)
+
+
+def _provider_of(ort: Any, device: str) -> Provider:
+    """The provider that a device means: ``cpu``, ``cuda``, or one of several as ``cuda:1``."""
+    kind, colon, index = device.lower().partition(":")
+    available: list[str] = ort.get_available_providers()
+    there = [name for name, provider in _DEVICES.items() if provider in available]
+    if kind not in there or (colon and (kind == "cpu" or not index.isdecimal())):
+        raise BackendError(
+            f"device {device!r} is not there; ONNX Runtime has {there} here, and the providers {available}"
+        )
+    return (_DEVICES[kind], {"device_id": index}) if colon else _DEVICES[kind]
+
+
+def _name(provider: Provider) -> str:
+    return provider if isinstance(provider, str) else provider[0]
+
+
+def _numbers(provider: Provider) -> set[str]:
+    """Which of several devices a provider is told to use, where it is."""
+    return set() if isinstance(provider, str) or "device_id" not in provider[1] else {str(provider[1]["device_id"])}
+
+
+def _found(ports: Sequence[OnnxPort]) -> list[FoundPort]:
+    return [FoundPort(port.name, port.type, _DTYPES.get(port.type), port.shape) for port in ports]

@@ -1,7 +1,8 @@
-"""Just enough of the protobuf wire format to see whether an ONNX file reads weights from other files.
+"""Just enough of the protobuf wire format to see what runtimes do not say of an ONNX file.
 
-ONNX Runtime follows such references when a session is made. A package's files are known by their digests, so a
-reference out of them must be found first, and the ``onnx`` package is not there at run time.
+First, whether it reads weights from other files. Runtimes follow such references when they open it. A package's files
+are known by their digests, so a reference out of them must be found first, and the ``onnx`` package is not there at run
+time. Second, which inputs it has, since OpenVINO drops those that nothing reads.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ _MODEL_FUNCTIONS = 25
 _TRAINING_GRAPHS = (1, 2)
 _GRAPH_NODE = 1
 _GRAPH_INITIALIZER = 5
+_GRAPH_INPUT = 11
 _GRAPH_SPARSE_INITIALIZER = 15
+_VALUE_NAME = 1
 _FUNCTION_NODE = 7
 _FUNCTION_ATTRIBUTE = 11
 _SPARSE_TENSORS = (1, 2)
@@ -37,6 +40,28 @@ def external_data(model: bytes) -> str | None:
     try:
         return next(_locations_in_model(memoryview(model)), None)
     except (IndexError, UnicodeDecodeError, RecursionError) as error:
+        raise BackendError(f"not a readable ONNX file: {error}") from error
+
+
+def refuse_external_data(model: bytes, where: str) -> None:
+    """Raise `BackendError` if an ONNX file keeps weights in other files."""
+    if (outside := external_data(model)) is not None:
+        raise BackendError(f"{where}: keeps weights outside the file, in {outside!r}; save it with its weights inside")
+
+
+def input_names(model: bytes) -> set[str]:
+    """The inputs of an ONNX file, and in old ones also its weights."""
+    try:
+        return {
+            bytes(name).decode()
+            for number, graph in _fields(memoryview(model))
+            if number == _MODEL_GRAPH
+            for inner, value in _fields(graph)
+            if inner == _GRAPH_INPUT
+            for part, name in _fields(value)
+            if part == _VALUE_NAME
+        }
+    except (IndexError, UnicodeDecodeError) as error:
         raise BackendError(f"not a readable ONNX file: {error}") from error
 
 

@@ -171,7 +171,8 @@ def _stages(manifest: Manifest) -> Iterator[str]:
         ways = {"artifacts": stage.artifacts, "a processor": stage.processor, "a runner": stage.runner}
         found = [way for way, given in ways.items() if given]
         if len(found) != 1:
-            yield f"stages.{name}: expected either artifacts, a processor or a runner, got {' and '.join(found) or 'none'}"
+            got = " and ".join(found) or "none"
+            yield f"stages.{name}: expected either artifacts, a processor or a runner, got {got}"
         if stage.rate == "substep" and manifest.timing is None:
             yield f"stages.{name}.rate: a package with substeps needs timing, to say how many belong to a decision"
         for backend, artifact in stage.artifacts.items():

@@ -17,6 +17,9 @@ FORMAT = "ashore-policy-package"
 SCHEMA_VERSION = 1
 SINGLE_PASS = "single_pass"  # noqa: S105 - a runner, not a word to keep
 ACTION_QUEUE = "action_queue"
+NOISE = "noise"
+"""The kind of inputs that a generating policy draws at random, from a standard normal distribution."""
+
 TEXT = "command/language"
 """The kind of ports that hold a text in each row: UTF-8, filled up with zeros."""
 

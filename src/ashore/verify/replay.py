@@ -78,6 +78,7 @@ def replay(
     *,
     golden: Golden | None = None,
     backend: BackendChoice = None,
+    device: str | None = None,
     atol: float | None = None,
     rtol: float | None = None,
     advance: Callable[[], None] = lambda: None,
@@ -88,6 +89,7 @@ def replay(
         package: what to verify.
         golden: another rollout than the one in the package.
         backend: what runs the stages, as for `ashore.load`.
+        device: where they run, likewise.
         atol: absolute tolerance; by default the one the package was verified with when it was written, else 1e-5.
         rtol: relative tolerance, likewise.
         advance: called after each tick of each mode, for a progress bar.
@@ -115,7 +117,7 @@ def replay(
         rtol=_first(rtol, recorded.rtol if recorded and proven else None, DEFAULT_RTOL),
         tolerance_from="caller" if (atol, rtol) != (None, None) else "package" if proven else "default",
     )
-    policy = load(package, backend=backend, batch=batch)
+    policy = load(package, backend=backend, device=device, batch=batch)
     begin = policy.state()
     for mode in MODES:
         policy.restore(begin)
@@ -127,7 +129,7 @@ def _backends(package: Package, choice: BackendChoice) -> str:
     """What the stages run on: one name if all run on the same, else ``stage: name`` for each."""
     used: dict[str, str] = {}
     for name, stage in package.manifest.stages.items():
-        if stage.processor is None:
+        if stage.artifacts:
             asked = choice if isinstance(choice, str) else (choice or {}).get(name)
             used[name] = (
                 default_backend(f"{package.path}: stage {name!r}", stage) if asked is None else backend_name(asked)

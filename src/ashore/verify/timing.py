@@ -18,7 +18,7 @@ import numpy as np
 from ashore.errors import BackendError
 from ashore.package import Array, Arrays, Package, batch_of
 from ashore.processors import build
-from ashore.runtime import Options, load
+from ashore.runtime import BackendChoice, Options, load
 from ashore.runtime.onnx import open_session
 from ashore.spec import RATES, Endpoint, Rate, Wiring, concrete
 
@@ -95,17 +95,25 @@ def take_turns(
 
 
 def bench(
-    package: Package, *, threads: int = 1, samples: int = 10_000, advance: Callable[[int], None] = lambda _: None
+    package: Package,
+    *,
+    backend: BackendChoice = "onnx",
+    device: str | None = None,
+    threads: int = 1,
+    samples: int = 10_000,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> list[Timing]:
-    """Measure every rate of a package on ONNX Runtime.
+    """Measure every rate of a package, against its ONNX files in ONNX Runtime on the CPU.
 
     Args:
         package: what to measure. Its inputs come from its golden rollout, or are random if it has none.
+        backend: what runs the stages of the policy, as for `ashore.load`.
+        device: where they run, likewise.
         threads: threads within one operation, for both candidates.
         samples: calls of each candidate.
         advance: called with the number of calls made since the last time, for a progress bar.
     """
-    policy = load(package, backend="onnx", threads=threads)
+    policy = load(package, backend=backend, device=device, threads=threads)
     inputs = {rate: _example(package, rate) for rate in RATES}
     calls: dict[Rate, Callable[[Arrays], object]] = {"policy": policy.step, "substep": policy.substep}
     timings: list[Timing] = []
@@ -180,7 +188,7 @@ def _by_hand(package: Package, name: str, threads: int) -> tuple[_Run, list[str]
         return lambda _, feed: [apply(feed)[port] for port in ports], ports
     artifact = stage.artifacts.get("onnx")
     if artifact is None:
-        raise BackendError(f"{where} has no ONNX artifact to measure")
+        raise BackendError(f"{where} has no ONNX artifact to measure against")
     session = open_session(package.read(artifact.path), Options(threads=threads), where)
     return session.run, [output.name for output in session.get_outputs()]
 

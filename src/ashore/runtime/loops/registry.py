@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 from ashore.errors import ManifestError, suggestion
 from ashore.runtime.backend import Session
+from ashore.runtime.loops.body import Body
+from ashore.runtime.loops.flow import flow
 from ashore.spec import Stage
-
-
-class Body(NamedTuple):
-    """A stage that a runner runs, opened."""
-
-    name: str
-    stage: Stage
-    session: Session
-
-
-@runtime_checkable
-class Stepped(Protocol):
-    """A session whose number of steps callers may choose for a decision."""
-
-    num_steps: int
-    """How many steps the next calls take."""
-
-    def check_steps(self, num_steps: int) -> None:
-        """Raise `InputError` if so many steps cannot be taken."""
-        ...
-
 
 LoopBuilder: TypeAlias = Callable[[str, Stage, Sequence[Body]], Session]
 """What to call the stage in an error, the stage, and what it runs -> a session like that of any other stage."""
 
-LOOPS: Mapping[str, LoopBuilder] = {}
+LOOPS: Mapping[str, LoopBuilder] = {"flow": flow}
 
 
 def open_loop(where: str, stage: Stage, bodies: Sequence[Body]) -> Session:
@@ -47,5 +28,7 @@ def open_loop(where: str, stage: Stage, bodies: Sequence[Body]) -> Session:
     kind = stage.runner.type if stage.runner else ""
     builder = LOOPS.get(kind)
     if builder is None:
-        raise ManifestError(f"{where}: unknown runner {kind!r}{suggestion(kind, LOOPS, f'; there are {sorted(LOOPS)}')}")
+        raise ManifestError(
+            f"{where}: unknown runner {kind!r}{suggestion(kind, LOOPS, f'; there are {sorted(LOOPS)}')}"
+        )
     return builder(where, stage, bodies)
