@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ashore.package import Package, write
-from ashore.spec import ACTION_QUEUE, NOISE, TEXT, Artifact, Port, Runner, Stage, State
-from ashore.staged.pipeline import Pipeline, zeros
+from ashore.spec import ACTION_QUEUE, NOISE, TEXT, Artifact, Port, Runner, Stage
+from ashore.staged.pipeline import Pipeline
 from ashore.staged.specs import apply
 from support import model
 
@@ -95,10 +95,3 @@ def write_text(out: Path) -> Package:
     made.add_stage("measure", stage, {"task": "task", "state": "state"}, {"action": "action"}, {})
     made.add_output("action", "action")
     return write(out, made.manifest(out.name, Runner()), files=made.files)
-
-
-def counter() -> State:
-    return State(dtype="int64", shape=(1,), role="counter")
-
-
-__all__ = ["CHUNK", "DIM", "HORIZON", "QUEUED", "Chunks", "counter", "pipeline", "write_chunks", "write_text", "zeros"]
