@@ -77,7 +77,9 @@ class Guide:
         self._delay = inputs[params.delay]
         self._length = inputs[params.prev_length]
         self._rows = sample.shape[1]
-        self._weights = aligned_zeros("float32", (1, self._rows, 1))
+        self._by_row = np.zeros(self._rows, np.float32)
+        # Written out for every element: a product with an array that must be broadcast takes twice the time.
+        self._weights = aligned_zeros("float32", sample.shape)
         self._made_for: tuple[int, int] | None = None
         self._correct = _correction(sample, velocity, inputs[params.prev_chunk], self._weights)
 
@@ -96,7 +98,8 @@ class Guide:
         extent = min(delay, end), end
         if extent != self._made_for:
             self._made_for = None  # whatever interrupts it
-            weigh(self._weights[0, :, 0], self._params.schedule, *extent)
+            weigh(self._by_row, self._params.schedule, *extent)
+            self._weights[...] = self._by_row[:, None]
             self._made_for = extent
         return self._correct
 
