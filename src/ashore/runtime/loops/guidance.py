@@ -18,6 +18,7 @@ import numpy as np
 
 from ashore.errors import InputError, ManifestError
 from ashore.package import Array
+from ashore.runtime.loops.spacing import evenly
 from ashore.runtime.memory import aligned_zeros
 from ashore.spec import Dim, Port
 
@@ -118,7 +119,7 @@ def weigh(weights: Array, schedule: Schedule, start: int, end: int) -> None:
     if schedule == "ones":
         weights[start:end] = 1
     elif schedule != "zeros" and end > start:
-        ramp = np.linspace(1, 0, end - start + 2)[1:-1].astype(np.float32)
+        ramp = evenly(1, 0, end - start + 2)[1:-1]
         weights[start:end] = ramp if schedule == "linear" else ramp * np.expm1(ramp) / np.float32(math.e - 1)
 
 
