@@ -87,7 +87,7 @@ def test_several_outputs_have_to_be_asked_for_by_name(tmp_path: Path) -> None:
     made.add_output("chunk", "action")
     made.add_output("again", "action")
     package = write(tmp_path / "two", made.manifest("two", Runner()), files=made.files, initial=made.initial)
-    with pytest.raises(InputError, match=r"has the outputs \['again', 'chunk'\]; use step, which names them"):
+    with pytest.raises(InputError, match=r"has the outputs \['again', 'chunk'\]; use step, which gives them by name"):
         ashore.load(package).select_action({"state": STATE}, seed=1)
 
 
@@ -101,8 +101,8 @@ def test_texts_are_taken_row_by_row(reader: Policy) -> None:
     ("task", "message"),
     [
         ("one", r"select_action: 'task': expected 2 texts, got 1"),
-        (["a", "b" * 17], r"'task': .*17 bytes"),
-        (["a", "b\0c"], r"'task': "),
+        (["a", "b" * 17], r"'task'\[1\]: expected at most 16 bytes of UTF-8, got 17"),
+        (["a", "b\0c"], r"'task'\[1\]: expected text without the character 0"),
     ],
 )
 def test_texts_that_do_not_fit_are_refused(reader: Policy, task: str | list[str], message: str) -> None:
