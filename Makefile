@@ -2,10 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 RUNTIME_VENV := .venv-runtime
+LEROBOT_VENV := .venv-lerobot
 BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 STAMP := $(VENV)/.installed
 RUNTIME_STAMP := $(RUNTIME_VENV)/.installed
+LEROBOT_STAMP := $(LEROBOT_VENV)/.installed
 
 # What a package on a robot needs must pass where torch is not even installed.
 RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/deploy tests/docs/test_deploy.py tests/verify tests/cli tests/attacks tests/examples
@@ -14,12 +16,16 @@ RUNTIME_TESTS += tests/environment/test_session.py tests/interop/exploy tests/te
 # Two processes on two cores; the tests of a simulator stay together, since they share its exports.
 PYTEST := -m pytest -n auto --dist loadgroup
 
-.PHONY: help setup demo test test-all check format bench docs build clean
+LEROBOT_TESTS := tests/with_lerobot
+
+.PHONY: help setup setup-lerobot demo test test-all test-lerobot check format bench docs build clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 setup: $(STAMP)  ## Make the development environment in .venv.
+
+setup-lerobot: $(LEROBOT_STAMP)  ## Make an environment with LeRobot in .venv-lerobot, for test-lerobot.
 
 demo: $(STAMP)  ## Record a policy and a whole environment; build a package, inspect, verify, run and measure it.
 	$(BIN)/python examples/record_policy.py demo/recorded
@@ -36,6 +42,9 @@ test: $(STAMP) $(RUNTIME_STAMP)  ## Run every test, and those of the runtime aga
 
 test-all: $(STAMP)  ## Run also the tests that take long: every task of mjlab.
 	$(BIN)/python $(PYTEST) -m "all_tasks or not all_tasks"
+
+test-lerobot: $(LEROBOT_STAMP)  ## Run the tests that need LeRobot; nothing is downloaded.
+	HF_HUB_OFFLINE=1 $(LEROBOT_VENV)/bin/python $(PYTEST) $(LEROBOT_TESTS)
 
 check: $(STAMP)  ## Check format, lint and types.
 	$(BIN)/ruff format --check .
@@ -66,7 +75,7 @@ build: $(STAMP)  ## Build wheel and sdist, and try each in an empty environment 
 	bash tools/try_distributions.sh $(PYTHON)
 
 clean:  ## Remove everything that was made.
-	rm -rf $(VENV) $(RUNTIME_VENV) dist build site demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RUNTIME_VENV) $(LEROBOT_VENV) dist build site demo .pytest_cache .ruff_cache .hypothesis
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -76,5 +85,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 $(RUNTIME_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RUNTIME_VENV)
-	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e ".[leapp,openvino,video]" pytest pytest-xdist hypothesis onnx
+	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e ".[language,leapp,openvino,video]" pytest pytest-xdist hypothesis onnx
+	touch $@
+
+$(LEROBOT_STAMP): pyproject.toml constraints-lerobot.txt tools/setup_lerobot.sh tools/torchvision_operators.py
+	bash tools/setup_lerobot.sh $(PYTHON) $(LEROBOT_VENV)
 	touch $@

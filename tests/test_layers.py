@@ -25,6 +25,7 @@ LAYERS = (
     "capture",
     "interop",
     "environment",
+    "staged",
     "integrations",
     "cli",
 )
@@ -36,6 +37,7 @@ MAY_IMPORT = {
     "capture": {"torch", "onnx"},
     "interop": {"torch", "onnx"},
     "environment": {"torch"},
+    "staged": {"torch"},
     "integrations": FRAMEWORKS,
 }
 """Layer -> the frameworks that it may import."""

@@ -60,7 +60,7 @@ _MODULES = (
         "processors",
         "runtime",
     ),
-    *("spec", "verify", "view"),
+    *("spec", "staged", "verify", "view"),
 )
 _LAZY = {
     "GraphConfigs": "ashore.capture",

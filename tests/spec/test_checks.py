@@ -215,9 +215,23 @@ def test_a_stage_that_feeds_itself_is_a_cycle() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"artifacts": {}}, "stages.act: expected either artifacts or a processor, got none"),
-        ({"processor": Processor(type="normalize")}, "expected either artifacts or a processor, got both"),
-        ({"rate": "loop"}, "the runner 'single_pass' has no loop"),
+        ({"artifacts": {}}, "stages.act: expected either artifacts, a processor or a runner, got none"),
+        ({"processor": Processor(type="normalize")}, "a processor or a runner, got artifacts and a processor"),
+        ({"runner": Runner(type="flow")}, "a processor or a runner, got artifacts and a runner"),
+        ({"rate": "loop"}, "expected one stage whose runner runs this stage of a loop, got 0"),
+        ({"rate": "loop"}, "act/torque belongs to a stage of a loop; its runner carries the values, and no wire does"),
+        (
+            {"artifacts": {}, "runner": Runner(type="flow", stages=("decide",))},
+            "stages.act.runner.stages: 'decide' runs at 'policy'; expected 'loop'",
+        ),
+        (
+            {"artifacts": {}, "runner": Runner(type="flow", stages=("decode",))},
+            "stages.act.runner.stages: there is no stage 'decode'; did you mean 'decide'",
+        ),
+        (
+            {"artifacts": {}, "runner": Runner(type="flow"), "rate": "loop"},
+            "stages.act: a stage of a loop has no runner of its own",
+        ),
         ({"outputs": support.arm_manifest().stages["act"].inputs}, "is both an input and an output"),
     ],
 )
@@ -340,22 +354,30 @@ def test_the_runner_has_the_parameters_it_takes() -> None:
     refuse(change(support.arm_manifest(), runner=Runner(params={"n": 1})), r"runner\.params: .* has none, got \['n'\]")
 
 
-def test_another_runner_may_have_loops_and_parameters() -> None:
-    manifest = support.sum_manifest()
-    stage = change(manifest.stages["policy"], rate="loop")
-    decider = change(manifest.stages["policy"], inputs={"x": stage.inputs["x"]}, outputs={"z": stage.outputs["y"]})
-    check(
-        change(
-            manifest,
-            stages={"policy": stage, "encoder": decider},
-            wires=(
-                *(w for w in manifest.wires if w.source != "inputs/x"),
-                Wire("inputs/x", "encoder/x"),
-                Wire("encoder/z", "policy/x"),
-            ),
-            runner=Runner(type="flow", params={"steps": 10}),
-        )
+def test_a_package_does_not_name_the_stages_that_its_runner_runs() -> None:
+    runner = Runner(type="action_queue", stages=("act",))
+    refuse(
+        change(support.arm_manifest(), runner=runner), r"runner\.stages: expected none, since the wires say what is run"
     )
+
+
+def looped(*bodies: str) -> Manifest:
+    """A stage that runs another one several times."""
+    manifest = support.sum_manifest()
+    stage = manifest.stages["policy"]
+    stages = {
+        "policy": change(stage, artifacts={}, runner=Runner(type="flow", params={"num_steps": 10}, stages=bodies)),
+        "body": change(stage, rate="loop"),
+    }
+    return change(manifest, stages=stages)
+
+
+def test_a_stage_may_run_the_stages_of_a_loop() -> None:
+    check(looped("body"))
+
+
+def test_a_stage_of_a_loop_is_run_by_one_stage_once() -> None:
+    refuse(looped("body", "body"), "expected one stage whose runner runs this stage of a loop, got 2")
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,6 @@ def diffusion() -> Manifest:
     return Manifest(
         name="pick-and-place",
         timing=Timing(policy_dt_s=0.1),
-        runner=Runner(type="denoise", params={"steps": 10}),
         inputs={
             "image": Port(dtype="uint8", shape=("batch", 3, 224, 224), source="sensor"),
             "state": f32("batch", 7, unit="rad", source="sensor"),
@@ -203,19 +202,29 @@ def diffusion() -> Manifest:
                 outputs={"embedding": f32("batch", 512)},
                 artifacts=ONNX,
             ),
-            "denoise": Stage(
-                rate="loop",
+            "generate": Stage(
+                rate="policy",
                 inputs={"embedding": f32("batch", 512), "noise": f32("batch", 16, 7)},
                 outputs={"actions": f32("batch", 16, 7)},
+                runner=Runner(type="flow", params={"num_steps": 10}, stages=("denoise",)),
+            ),
+            "denoise": Stage(
+                rate="loop",
+                inputs={
+                    "x_t": f32("batch", 16, 7),
+                    "timestep": f32("batch"),
+                    "embedding": f32("batch", 512),
+                },
+                outputs={"v_t": f32("batch", 16, 7)},
                 artifacts=ONNX,
             ),
         },
         wires=(
             Wire("inputs/image", "encode/image"),
             Wire("inputs/state", "encode/state"),
-            Wire("inputs/noise", "denoise/noise"),
-            Wire("encode/embedding", "denoise/embedding"),
-            Wire("denoise/actions", "outputs/chunk"),
+            Wire("inputs/noise", "generate/noise"),
+            Wire("encode/embedding", "generate/embedding"),
+            Wire("generate/actions", "outputs/chunk"),
         ),
     )
 

@@ -67,7 +67,9 @@ def roll_out(analyses: Analyses, programs: Programs, *, exclusive: bool = False)
         else:
             seen = starts.at(step)
             rollout.findings += _outside_writes(states, current, seen)
-            current = {**current, **seen}  # so that rounding errors do not add up
+            # What agrees goes on as it was seen, so that rounding errors do not add up.
+            agreed = {name: value for name, value in seen.items() if name in current and close(value, current[name])}
+            current = {**current, **agreed}
             rollout.findings += _touched(states, starts.touched(step)) if exclusive else ()
         program = programs[step.rate]
         inputs = {name: step.tape.inputs[name].value for name in program.inputs}

@@ -6,8 +6,10 @@ import contextlib
 import importlib
 import logging
 import re
+import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -119,19 +121,18 @@ def run_deploy(
         external = _external(deployment, commands)
         deployment.reset()
         bar = stack.enter_context(progress("deployed", steps))
+        interrupted = stack.enter_context(_interrupts())
         done = 0
-        with contextlib.suppress(KeyboardInterrupt):
-            for _ in range(steps):
-                deployment.step(external)
-                done += 1
-                bar.advance(bar.task_ids[0])
+        while done < steps and not interrupted():
+            deployment.step(external)
+            done += 1
+            bar.advance(bar.task_ids[0])
         state = front.FRAMEWORK.state(deployment)
-    interrupted = done < steps
     report = {
         "package": deployment.policy.manifest.name,
         "task": source.task,
         "steps": done,
-        "interrupted": interrupted,
+        "interrupted": done < steps,
         "num_envs": source.num_envs,
         "finite": bool(all(np.isfinite(value).all() for value in state.values())),
         "state": {key: value.tolist() for key, value in state.items()},
@@ -139,7 +140,7 @@ def run_deploy(
     if as_json:
         print_json(report)
     else:
-        how = "interrupted after" if interrupted else "ran for"
+        how = "interrupted after" if done < steps else "ran for"
         print(f"{report['package']} {how} {done} decisions in {source.task}, {source.num_envs} environments")
         if not report["finite"]:
             print("the simulation is no longer finite")
@@ -308,6 +309,22 @@ def _external(deployment: Any, given: Sequence[str]) -> dict[str, Any]:
 
 def _identifier(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "-", name)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Says whether somebody has pressed Ctrl-C: the step that runs is finished, unless they press it once more."""
+    pressed = threading.Event()
+
+    def note(_signal: int, _frame: object) -> None:
+        pressed.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

@@ -21,10 +21,12 @@ from ashore.runtime.backend import (
     default_backend,
     find_backend,
 )
+from ashore.runtime.loops import Body, Stepped, open_loop
 from ashore.runtime.plan import Plan
 from ashore.runtime.policy import Policy
 from ashore.runtime.processing import ProcessorSession
-from ashore.spec import BATCH, DTYPE_BYTES, MAX_ARRAY_BYTES, SINGLE_PASS, Manifest, Stage, concrete
+from ashore.runtime.queueing import ActionQueue, find_queue
+from ashore.spec import ACTION_QUEUE, BATCH, DTYPE_BYTES, MAX_ARRAY_BYTES, SINGLE_PASS, Manifest, Stage, concrete
 
 BackendChoice: TypeAlias = str | Mapping[str, str] | None
 """One backend for all stages, or stage -> backend. None, or a stage that is left out, is ONNX Runtime where the stage
@@ -66,11 +68,31 @@ def load(
     package = path if isinstance(path, Package) else read(path)
     manifest = package.manifest
     _check_batch(manifest, batch)
-    if manifest.runner.type != SINGLE_PASS:
-        raise ManifestError(f"{package.path}: this Ashore has no runner {manifest.runner.type!r}, only {SINGLE_PASS!r}")
+    if manifest.runner.type not in (SINGLE_PASS, ACTION_QUEUE):
+        raise ManifestError(
+            f"{package.path}: this Ashore has no runner {manifest.runner.type!r}, only {SINGLE_PASS!r} and "
+            f"{ACTION_QUEUE!r}"
+        )
     sessions = open_stages(package, backend, options)
-    plan = Plan(manifest, sessions, batch=batch, check_finite=check_finite)
-    return Policy(manifest, plan, package.initial_state(), batch=batch, check_finite=check_finite)
+    return assemble(package, sessions, batch=batch, check_finite=check_finite)
+
+
+def assemble(package: Package, sessions: Mapping[str, Session], *, batch: int = 1, check_finite: bool = True) -> Policy:
+    """Make a policy of a package whose stages are open.
+
+    Args:
+        package: what they belong to.
+        sessions: stage -> what runs it.
+        batch: the length of the symbolic batch axis.
+        check_finite: refuse NaN and infinities.
+    """
+    manifest = package.manifest
+    found = find_queue(manifest, str(package.path))
+    plan = Plan(manifest if found is None else found.rest, sessions, batch=batch, check_finite=check_finite)
+    queue = None if found is None else ActionQueue(found, plan, batch)
+    initial = package.initial_state()
+    stepped = [session for session in sessions.values() if isinstance(session, Stepped)]
+    return Policy(manifest, plan, initial, batch=batch, check_finite=check_finite, queue=queue, stepped=stepped)
 
 
 def open_stages(package: Package, backend: BackendChoice, options: Options) -> dict[str, Session]:
@@ -82,12 +104,21 @@ def open_stages(package: Package, backend: BackendChoice, options: Options) -> d
             raise InputError(f"backend: there is no stage {name!r}{suggestion(name, stages)}")
     names: dict[str, str] = {}
     for name, stage in stages.items():
-        if stage.processor is None:
+        if stage.artifacts:
             asked = chosen.get(name)
             where = f"{package.path}: stage {name!r}"
             names[name] = default_backend(where, stage) if asked is None else backend_name(asked)
     check_options(options, list(names.values()))
-    return {name: _open_stage(package, name, stage, names.get(name), options) for name, stage in stages.items()}
+    opened = {
+        name: _open_stage(package, name, stage, names.get(name), options)
+        for name, stage in stages.items()
+        if stage.runner is None
+    }
+    for name, stage in stages.items():
+        if stage.runner is not None:
+            bodies = [Body(body, stages[body], opened[body]) for body in stage.runner.stages]
+            opened[name] = open_loop(f"{package.path}: stage {name!r}", stage, bodies)
+    return opened
 
 
 def _open_stage(package: Package, name: str, stage: Stage, backend: str | None, options: Options) -> Session:

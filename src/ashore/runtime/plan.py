@@ -7,7 +7,7 @@ stage has a place of its own. Each stage is then bound once for each set of buff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ashore.package import Array
 from ashore.runtime.backend import Session
@@ -48,8 +48,17 @@ class Plan:
         self.memory = self._make_memory()
         """The states, and what is written with them."""
 
-        self.runs = {rate: self._make_run(rate) for rate in RATES if self._stages(rate)}
+        self.runs = {rate: self._make_run(rate, self._stages(rate)) for rate in RATES if self._stages(rate)}
         """Rate -> the function that runs it; rates without stages are left out."""
+
+    def remember(self) -> tuple[Run | None, tuple[str, ...]]:
+        """The function that only does what the states need at the policy rate, and the inputs that it takes.
+
+        It gives no outputs. Without states there is none.
+        """
+        feeding = self._graph.feeding([Endpoint("states", name) for name in self._manifest.states])
+        stages = [name for name in self._stages("policy") if name in feeding]
+        return (self._make_run("policy", stages, outputs=False) if stages else None), self._inputs_of("policy", stages)
 
     def _stages(self, rate: Rate) -> list[str]:
         return [name for name in self._graph.order() if self._manifest.stages[name].rate == rate]
@@ -64,7 +73,7 @@ class Plan:
 
     def _find_homes(self) -> None:
         for stage_name, stage in self._manifest.stages.items():
-            for port_name, port in stage.outputs.items():
+            for port_name, port in stage.outputs.items() if stage.rate != "loop" else ():
                 output = Endpoint(stage_name, port_name)
                 states, packaged = self._kept(output)
                 if states:
@@ -118,22 +127,31 @@ class Plan:
         checks = layout.checks(0, 1)
         return Bank((layout.views[0], layout.views[0]), (checks, checks)), layout.views[1]
 
-    def _make_run(self, rate: Rate) -> Run:
+    def _inputs_of(self, rate: Rate, stages: Sequence[str]) -> tuple[str, ...]:
+        """The package inputs that stages of a rate read."""
+        graph = self._graph
+        return tuple(
+            name
+            for name in graph.inputs_of(rate)
+            if any(target.group in stages for target in graph.out_of(Endpoint("inputs", name)))
+        )
+
+    def _make_run(self, rate: Rate, stages: Sequence[str], *, outputs: bool = True) -> Run:
         manifest, graph = self._manifest, self._graph
-        inputs = {name: manifest.inputs[name] for name in graph.inputs_of(rate)}
-        outputs = {name: manifest.outputs[name] for name in graph.outputs_of(rate)}
+        inputs = {name: manifest.inputs[name] for name in self._inputs_of(rate, stages)}
+        given = {name: manifest.outputs[name] for name in graph.outputs_of(rate) if outputs}
         slots = {name: slot_of(port, self._batch) for name, port in inputs.items()}
         places = {name: self._places[rate][Endpoint("inputs", name)] for name in inputs}
-        sides = tuple(self._make_side(rate, tuple(outputs), parity) for parity in _PARITIES)
-        errors = dict.fromkeys(kind for name in self._stages(rate) for kind in self._sessions[name].errors)
-        contract = Contract(CALLS[rate], inputs, outputs, slots, graph.aliases_of(rate))
+        sides = tuple(self._make_side(rate, stages, tuple(given), parity) for parity in _PARITIES)
+        errors = dict.fromkeys(kind for name in stages for kind in self._sessions[name].errors)
+        contract = Contract(CALLS[rate], inputs, given, slots, graph.aliases_of(rate))
         flip, mark = sum(self._written_banks(rate)), Memory.DECIDED if rate == "policy" else 0
         return single_pass(contract, places, sides, self.memory, flip, mark, tuple(errors))
 
-    def _make_side(self, rate: Rate, outputs: tuple[str, ...], parity: int) -> Side:
+    def _make_side(self, rate: Rate, stages: Sequence[str], outputs: tuple[str, ...], parity: int) -> Side:
         calls: list[Callable[[], object]] = []
         copies: list[tuple[Array, Array]] = []
-        for stage in self._stages(rate):
+        for stage in stages:
             calls.append(self._bind(stage, rate, parity))
             for port in self._manifest.stages[stage].outputs:
                 output = Endpoint(stage, port)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,11 @@ from ashore.errors import InputError, OrderError
 from ashore.package import Array, Arrays
 from ashore.runtime.guard import Guard
 from ashore.runtime.inputs import admit
+from ashore.runtime.loops import Stepped
 from ashore.runtime.memory import slot_of
+from ashore.runtime.observing import Observed, observe
 from ashore.runtime.plan import Plan
+from ashore.runtime.queueing import ActionQueue
 from ashore.spec import BATCH, Manifest, Port, State, Wiring
 
 if TYPE_CHECKING:
@@ -49,13 +53,43 @@ class Snapshot(Mapping[str, Array]):
     __hash__ = None  # type: ignore[assignment]
 
 
+@contextmanager
+def _steps(stepped: Sequence[Stepped], num_steps: int | None) -> Generator[None]:
+    """Have loops take so many steps while the block runs."""
+    if num_steps is None:
+        yield
+        return
+    if not stepped:
+        raise InputError("num_steps: this policy generates nothing in steps; leave it out")
+    before = [one.num_steps for one in stepped]
+    for one in stepped:
+        one.check_steps(num_steps)
+    try:
+        for one in stepped:
+            one.num_steps = num_steps
+        yield
+    finally:
+        for one, count in zip(stepped, before, strict=True):
+            one.num_steps = count
+
+
 class Policy:
     """Runs a package: `step` decides, `substep` acts between decisions, `reset` starts an episode.
 
     Not for use by several threads at once; load one policy for each. Made by `ashore.load`.
     """
 
-    def __init__(self, manifest: Manifest, plan: Plan, initial: Arrays, *, batch: int, check_finite: bool) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        plan: Plan,
+        initial: Arrays,
+        *,
+        batch: int,
+        check_finite: bool,
+        queue: ActionQueue | None = None,
+        stepped: Sequence[Stepped] = (),
+    ) -> None:
         self._manifest = manifest
         self._batch = batch
         self._check_finite = check_finite
@@ -66,7 +100,11 @@ class Policy:
             for name, state in manifest.states.items()
             for value in (initial[name],)
         }
-        self._decide = plan.runs["policy"]
+        self._queue = queue
+        self._stepped = stepped
+        self._generator: np.random.Generator | None = None
+        self._single = False
+        self._decide = plan.runs["policy"] if queue is None else queue.step
         self._act = plan.runs.get("substep")
         self._memory.replace(self._initial, decided=False)
 
@@ -128,6 +166,8 @@ class Policy:
                 where = (*(slice(None),) * state.shape.index(BATCH), chosen)
                 values[name] = values[name].copy()
                 values[name][where] = self._initial[name][where]
+        if self._queue is not None:
+            self._queue.restore(values)
         untouched = chosen is not None and not chosen.any()
         self._memory.replace(values, decided=untouched and self._memory.decided)
 
@@ -159,9 +199,56 @@ class Policy:
             raise OrderError("substep: nothing has been decided since the last reset; call step first")
         return self._act(inputs)
 
+    def select_action(self, observation: Mapping[str, Any], *, noise: Any = None, seed: int | None = None) -> Array:
+        """The action for an observation: of the chunk that is being executed, if the policy has a queue.
+
+        Args:
+            observation: name -> array or text, as a robot has them. Arrays may all come without a batch axis; the
+                action then has none either. While a queue has actions left, and nothing remembers observations, it is
+                not looked at.
+            noise: what a generating policy starts from, where it decides.
+            seed: draws that noise instead. If neither is given, it is drawn from the operating system's randomness.
+
+        Returns:
+            The one output of the policy.
+        """
+        queue = self._queue
+        if queue is not None and queue.idle:
+            action = queue.pop()
+            return action[0] if self._single else action
+        observed = self._observe("select_action", observation, noise, seed)
+        (action,) = self._only_output("select_action", self._decide(observed.inputs))
+        self._single = observed.single
+        return action[0] if observed.single else action
+
+    def predict_action_chunk(
+        self,
+        observation: Mapping[str, Any],
+        *,
+        num_steps: int | None = None,
+        noise: Any = None,
+        seed: int | None = None,
+    ) -> Array:
+        """All actions that the policy decides on for an observation. A queue is not touched.
+
+        Args:
+            observation: as for `select_action`.
+            num_steps: how many steps a generating policy takes, if not as many as it was exported with.
+            noise: as for `select_action`.
+            seed: likewise.
+        """
+        observed = self._observe("predict_action_chunk", observation, noise, seed)
+        with _steps(self._stepped, num_steps):
+            if self._queue is not None:
+                chunk = self._queue.decide(observed.inputs)
+            else:
+                (chunk,) = self._only_output("predict_action_chunk", self._decide(observed.inputs))
+        return chunk[0] if observed.single else chunk
+
     def state(self) -> Snapshot:
         """A copy of every state, to be given to `restore`."""
         values = {name: value.copy() for name, value in self._memory.current().items()}
+        values |= self._queue.state() if self._queue is not None else {}
         return Snapshot(values, decided=self._memory.decided)
 
     def restore(self, state: Arrays) -> None:
@@ -176,6 +263,8 @@ class Policy:
         for name, value in values.items() if self._check_finite else ():
             if slots[name].finite and value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise InputError(f"restore: state {name!r} holds NaN or an infinity; the state is unchanged")
+        if self._queue is not None:
+            self._queue.restore(values)
         self._memory.replace(values, decided=isinstance(state, Snapshot) and state.decided)
 
     def bind(
@@ -202,6 +291,19 @@ class Policy:
         from ashore.runtime.binding import bind  # a policy that is only stepped does not pay for it
 
         return bind(self, robot, commands=commands, signals=signals, unused=unused, guard=guard)
+
+    def _observe(self, call: str, observation: object, noise: object, seed: int | None) -> Observed:
+        if self._generator is None:
+            self._generator = np.random.default_rng()
+        ports = {name: self._manifest.inputs[name] for name in self.step_inputs}
+        return observe(call, observation, ports, batch=self._batch, noise=noise, seed=seed, generator=self._generator)
+
+    def _only_output(self, call: str, outputs: dict[str, Array]) -> Iterable[Array]:
+        if len(outputs) != 1:
+            raise InputError(
+                f"{call}: this policy has the outputs {sorted(outputs)}; use step, which gives them by name"
+            )
+        return outputs.values()
 
     def _check_rows(self, rows: Array) -> Array:
         states = self._manifest.states

@@ -4,12 +4,15 @@ from ashore.spec.checks import MAX_TOLERANCE, check
 from ashore.spec.codec import MAX_MANIFEST_BYTES, decode, encode
 from ashore.spec.kinds import JOINT_KINDS, KINDS, QUATERNION_KINDS
 from ashore.spec.manifest import (
+    ACTION_QUEUE,
     BATCH,
     CALLS,
     FORMAT,
+    NOISE,
     RATES,
     SCHEMA_VERSION,
     SINGLE_PASS,
+    TEXT,
     Artifact,
     BackendResult,
     Checkpoint,
@@ -44,6 +47,7 @@ from ashore.spec.single_stage import Feedback, single_stage
 from ashore.spec.wiring import Endpoint, Wiring
 
 __all__ = [
+    "ACTION_QUEUE",
     "BATCH",
     "CALLS",
     "DTYPE_BYTES",
@@ -55,11 +59,13 @@ __all__ = [
     "MAX_ARRAY_BYTES",
     "MAX_MANIFEST_BYTES",
     "MAX_TOLERANCE",
+    "NOISE",
     "QUATERNION_KINDS",
     "RATES",
     "SCHEMA_VERSION",
     "SINGLE_PASS",
     "STATE",
+    "TEXT",
     "Artifact",
     "BackendResult",
     "Checkpoint",

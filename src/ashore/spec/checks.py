@@ -168,11 +168,11 @@ def _stages(manifest: Manifest) -> Iterator[str]:
             yield f"stages: {name!r} is no name for a stage: letters, digits, '_', '-', '.', and not {sorted(RESERVED)}"
         for port in stage.inputs.keys() & stage.outputs.keys():
             yield f"stages.{name}: {port!r} is both an input and an output; give the two different names"
-        if bool(stage.artifacts) == (stage.processor is not None):
-            found = "both" if stage.artifacts else "none"
-            yield f"stages.{name}: expected either artifacts or a processor, got {found}"
-        if stage.rate == "loop" and manifest.runner.type == SINGLE_PASS:
-            yield f"stages.{name}.rate: the runner {SINGLE_PASS!r} has no loop"
+        ways = {"artifacts": stage.artifacts, "a processor": stage.processor, "a runner": stage.runner}
+        found = [way for way, given in ways.items() if given]
+        if len(found) != 1:
+            got = " and ".join(found) or "none"
+            yield f"stages.{name}: expected either artifacts, a processor or a runner, got {got}"
         if stage.rate == "substep" and manifest.timing is None:
             yield f"stages.{name}.rate: a package with substeps needs timing, to say how many belong to a decision"
         for backend, artifact in stage.artifacts.items():
@@ -180,6 +180,25 @@ def _stages(manifest: Manifest) -> Iterator[str]:
         yield from _stage_files(manifest, name, stage)
     if manifest.runner.type == SINGLE_PASS and manifest.runner.params:
         yield f"runner.params: the runner {SINGLE_PASS!r} has none, got {sorted(manifest.runner.params)}"
+    yield from _runners(manifest)
+
+
+def _runners(manifest: Manifest) -> Iterator[str]:
+    """A stage of a loop is run by one stage, and by nobody else."""
+    stages = manifest.stages
+    if manifest.runner.stages:
+        yield f"runner.stages: expected none, since the wires say what is run, got {list(manifest.runner.stages)}"
+    run = Counter(body for stage in stages.values() if stage.runner for body in stage.runner.stages)
+    for name, stage in stages.items():
+        for body in stage.runner.stages if stage.runner else ():
+            if body not in stages:
+                yield f"stages.{name}.runner.stages: there is no stage {body!r}{suggestion(body, stages)}"
+            elif stages[body].rate != "loop":
+                yield f"stages.{name}.runner.stages: {body!r} runs at {stages[body].rate!r}; expected 'loop'"
+        if stage.rate == "loop" and stage.runner is not None:
+            yield f"stages.{name}: a stage of a loop has no runner of its own"
+        if stage.rate == "loop" and run[name] != 1:
+            yield f"stages.{name}.rate: expected one stage whose runner runs this stage of a loop, got {run[name]}"
 
 
 def _order(path: str, artifact: Artifact, stage: Stage) -> Iterator[str]:

@@ -39,6 +39,10 @@ def _flow(manifest: Manifest, graph: Wiring) -> Iterator[str]:
 
 
 def _stage_flow(stage: Stage, endpoint: Endpoint, into: list[Endpoint], out: list[Endpoint]) -> Iterator[str]:
+    if stage.rate == "loop":
+        if into or out:
+            yield f"wires: {endpoint} belongs to a stage of a loop; its runner carries the values, and no wire does"
+        return
     if endpoint.name in stage.inputs and len(into) != 1:
         path = f"stages.{endpoint.group}.inputs.{endpoint.name}"
         yield f"{path}: expected one wire to end here, got {len(into)}"
@@ -72,8 +76,7 @@ def _rates(manifest: Manifest, graph: Wiring) -> Iterator[str]:
     for index, (source, target) in graph.wires.items():
         if source.group in manifest.stages and target.group in manifest.stages:
             rates = manifest.stages[source.group].rate, manifest.stages[target.group].rate
-            # Between the stages around a loop and those in it, the runner carries the values.
-            if rates[0] != rates[1] and "loop" not in rates:
+            if rates[0] != rates[1] and "loop" not in rates:  # those have no wires at all
                 yield f"wires[{index}]: {source} runs at {rates[0]!r}, {target} at {rates[1]!r}; join them by a state"
     loop = graph.cycle()
     if loop:

@@ -80,6 +80,8 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "kp": ("N*m/rad", "N/m", "1"),
         "kd": ("N*m*s/rad", "N*s/m", "1"),
         "action": (),
+        # What a generating policy starts from.
+        "noise": (),
     }
 )
 """Kind -> the units its elements may have; an empty tuple leaves the unit free."""

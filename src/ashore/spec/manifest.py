@@ -16,6 +16,13 @@ import msgspec
 FORMAT = "ashore-policy-package"
 SCHEMA_VERSION = 1
 SINGLE_PASS = "single_pass"  # noqa: S105 - a runner, not a word to keep
+ACTION_QUEUE = "action_queue"
+NOISE = "noise"
+"""The kind of inputs that a generating policy draws at random, from a standard normal distribution."""
+
+TEXT = "command/language"
+"""The kind of ports that hold a text in each row: UTF-8, filled up with zeros."""
+
 BATCH = "batch"
 """The one symbolic dimension: how many environments (or robots) are served at once, chosen when a package is loaded."""
 
@@ -130,8 +137,22 @@ class Processor(Record, frozen=True, kw_only=True):
     """Files of the package that it reads, such as statistics."""
 
 
+class Runner(Record, frozen=True, kw_only=True):
+    """How stages are run.
+
+    For a package: how its decisions are made call by call. ``single_pass`` runs each stage of a rate once, in
+    dependency order; ``action_queue`` decides only when the actions of the last chunk are used up. For a stage: how it
+    runs other stages, several times within a decision, such as the denoising steps of ``flow``.
+    """
+
+    type: str = SINGLE_PASS
+    params: dict[str, Json] = {}
+    stages: tuple[str, ...] = ()
+    """The stages of the rate ``loop`` that the runner of a stage runs; they have no wires."""
+
+
 class Stage(Record, frozen=True, kw_only=True):
-    """One pure function with named ports, run at one rate: an artifact per backend, or a processor."""
+    """One pure function with named ports, run at one rate: an artifact per backend, a processor, or a runner."""
 
     rate: Rate
     inputs: dict[str, Port]
@@ -140,6 +161,7 @@ class Stage(Record, frozen=True, kw_only=True):
     """Backend name -> artifact. Port names are the same in every artifact."""
 
     processor: Processor | None = None
+    runner: Runner | None = None
     description: str | None = None
 
 
@@ -166,13 +188,6 @@ class Timing(Record, frozen=True, kw_only=True):
 
     decimation: int = 1
     """Substeps per decision."""
-
-
-class Runner(Record, frozen=True, kw_only=True):
-    """How the stages of one decision are run. ``single_pass``: each stage of a rate once, in dependency order."""
-
-    type: str = SINGLE_PASS
-    params: dict[str, Json] = {}
 
 
 class JointLimits(Record, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ Both the checks of a manifest and the runtime's plan ask these questions, so the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
@@ -103,6 +103,19 @@ class Wiring:
             for name in self._manifest.outputs
             if any(self._rate(source) == rate for source in self.into(Endpoint("outputs", name)))
         )
+
+    def feeding(self, targets: Iterable[Endpoint]) -> set[str]:
+        """Names of the stages that what ends at `targets` comes from within a run, near and far."""
+        found: set[str] = set()
+        waiting = [source.group for target in targets for source in self.into(target)]
+        while waiting:
+            name = waiting.pop()
+            stage = self._manifest.stages.get(name)
+            if stage is None or name in found:
+                continue
+            found.add(name)
+            waiting += (source.group for port in stage.inputs for source in self.into(Endpoint(name, port)))
+        return found
 
     def _rate(self, endpoint: Endpoint) -> Rate:
         return self._manifest.stages[endpoint.group].rate

@@ -132,7 +132,7 @@ def stage_box(name: str, stage: Stage, manifest: Manifest, column: int, said: di
         column: where it stands.
         said: port -> the port at the other end of its wire, whose meaning need not be said again.
     """
-    fill = theme.RATE_COLOURS[stage.rate][1]
+    fill = theme.RATE_COLOURS["loop" if stage.runner else stage.rate][1]
     note = Label(words.rate(stage, manifest), theme.SMALL, fill)
     lines = (
         _label(name, theme.TITLE, theme.INK, theme.CARD_WIDTH),

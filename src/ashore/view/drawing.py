@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from ashore.errors import AshoreError
 from ashore.spec import Manifest, check
 from ashore.view.shapes import Shape
@@ -66,5 +68,8 @@ def draw(manifest: Manifest) -> Drawing:
         from ashore.view.texts import clean
     except ImportError as error:
         raise AshoreError(f"{_MISSING}: {error}") from error
+    # What a loop runs is said in the box of the stage that runs it: no wire leads there.
+    drawn = {name: stage for name, stage in manifest.stages.items() if stage.rate != "loop"}
+    manifest = msgspec.structs.replace(manifest, stages=drawn)
     layout = plan(manifest)
     return Drawing(clean(manifest.name), layout.width, layout.height, paint(manifest, layout))

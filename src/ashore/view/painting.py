@@ -103,7 +103,7 @@ def _box(manifest: Manifest, box: Box) -> Iterator[Shape]:
 
 def _stage(manifest: Manifest, box: Box) -> Group:
     stage = manifest.stages[box.name]
-    fill, _ = theme.RATE_COLOURS[stage.rate]
+    fill, _ = theme.RATE_COLOURS["loop" if stage.runner else stage.rate]
     shapes: list[Shape] = [
         Rect(box.x, box.y, box.width, box.height, theme.STAGE_FILL, None, theme.RADIUS),
         Rect(box.x, box.y, box.width, HEAD, fill, None, theme.RADIUS),

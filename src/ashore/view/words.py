@@ -55,7 +55,7 @@ def memory(state: State) -> str:
 def rate(stage: Stage, manifest: Manifest) -> str:
     """How often a stage runs: ``policy · 50 Hz``."""
     timing = manifest.timing
-    if stage.rate == "loop":
+    if stage.runner is not None:
         return "loop · inside a decision"
     if stage.rate == "substep":
         return f"substep · {frequency(timing.physics_dt_s)}" if timing and timing.physics_dt_s else "substep"
@@ -72,6 +72,8 @@ def engine(stage: Stage) -> str:
     """What computes a stage."""
     if stage.processor is not None:
         return f"processor {stage.processor.type}"
+    if stage.runner is not None:
+        return f"{stage.runner.type} of {', '.join(stage.runner.stages)}"
     return ", ".join(sorted(stage.artifacts)) or "no artifact"
 
 
