@@ -140,6 +140,9 @@ def _print_stages(out: Console, manifest: Manifest) -> None:
         if stage.processor is not None:
             parameters = " ".join(f"{key}={value}" for key, value in stage.processor.params.items())
             shown.add_row(name, stage.rate, f"{stage.processor.type} {parameters}", " ".join(stage.processor.assets))
+        if stage.runner is not None:
+            parameters = " ".join(f"{key}={value}" for key, value in stage.runner.params.items())
+            shown.add_row(name, stage.rate, f"{stage.runner.type} {parameters}", " ".join(stage.runner.stages))
         for backend, artifact in stage.artifacts.items():
             size = f"{manifest.files[artifact.path].size:,}"
             shown.add_row(name, stage.rate, backend, artifact.path, size, str(artifact.opset or "-"))

@@ -127,7 +127,7 @@ def _backends(package: Package, choice: BackendChoice) -> str:
     """What the stages run on: one name if all run on the same, else ``stage: name`` for each."""
     used: dict[str, str] = {}
     for name, stage in package.manifest.stages.items():
-        if stage.processor is None:
+        if stage.artifacts:
             asked = choice if isinstance(choice, str) else (choice or {}).get(name)
             used[name] = (
                 default_backend(f"{package.path}: stage {name!r}", stage) if asked is None else backend_name(asked)

@@ -72,6 +72,8 @@ def engine(stage: Stage) -> str:
     """What computes a stage."""
     if stage.processor is not None:
         return f"processor {stage.processor.type}"
+    if stage.runner is not None:
+        return f"{stage.runner.type} of {', '.join(stage.runner.stages)}"
     return ", ".join(sorted(stage.artifacts)) or "no artifact"
 
 
