@@ -79,7 +79,7 @@ def _loop(
     ((name, body),) = bodies.items()
     own = {**_DEFAULTS.get(kind, {}), **params}
     fed = {key: own.get(key, port) for key, port in feeds(kind).items()}
-    written = [fed[key] for key in ("sample", "time") if key in fed]
+    written = [port for key, port in fed.items() if key != "noise"]
     missing = [port for port in written if port not in body.stage.inputs]
     if missing:
         raise ExportError(
