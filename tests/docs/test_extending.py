@@ -40,21 +40,26 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def used(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Where the last block of the page ran, and what it printed."""
     folder = tmp_path_factory.mktemp("used")
-    done = run(installed, folder, "-c", USED.code)
+    done = run(installed, folder, USED.code)
     assert done.returncode == 0, done.stderr
     return folder, done.stdout
 
 
-def run(installed: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+START = """
+import runpy, site, sys
+
+sys.path.append(sys.argv.pop(1))
+code = sys.argv.pop(1)
+sys.argv[0] = "ashore"
+exec(code, {"__name__": "__main__"})
+"""
+COMMAND = "import runpy; runpy.run_module('ashore', run_name='__main__')"
+
+
+def run(installed: Path, folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Python, where the package of the page is installed."""
-    start = f"import site, sys; sys.path.append({str(installed)!r}); sys.argv = sys.argv[1:]; "
-    how = (
-        "exec(sys.argv.pop(0), {'__name__': '__main__'})"
-        if arguments[0] == "-c"
-        else "import runpy; runpy.run_module('ashore', run_name='__main__')"
-    )
-    given = arguments[1:] if arguments[0] == "-c" else ("ashore", *arguments)
-    return subprocess.run([sys.executable, "-c", start + how, "-", *given], cwd=folder, capture_output=True, text=True)
+    called = [sys.executable, "-c", START, str(installed), code, *arguments]
+    return subprocess.run(called, cwd=folder, capture_output=True, text=True)
 
 
 def test_all_four_are_on_the_page_and_short() -> None:
@@ -72,7 +77,7 @@ def test_the_package_of_the_page_is_used(used: tuple[Path, str]) -> None:
     "command", [("inspect",), ("verify",), ("verify", "--backend", "reference"), ("bench", "--samples", "100")]
 )
 def test_commands_work_on_its_package(installed: Path, used: tuple[Path, str], command: tuple[str, ...]) -> None:
-    done = run(installed, used[0], command[0], "pilot", *command[1:], "--json")
+    done = run(installed, used[0], COMMAND, command[0], "pilot", *command[1:], "--json")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
