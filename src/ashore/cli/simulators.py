@@ -185,7 +185,12 @@ def run_compare(
         finally:
             env.close()  # a process may have room for one simulation only
         with front.open_deployment(
-            source.task, package, device=source.device, motion=source.motion, **_changes(front, source)
+            source.task,
+            package,
+            device=source.device,
+            motion=source.motion,
+            change=front.without_randomness,
+            **_changes(front, source),
         ) as deployment:
             found = replay_run(moments, deployment, front.FRAMEWORK, atol=atol, advance=advance)
     if write:
