@@ -24,17 +24,20 @@ LAYERS = (
     "capture",
     "interop",
     "environment",
+    "actor",
     "integrations",
     "cli",
 )
 TORCH_FREE = ("errors", "spec", "package", "processors", "runtime", "verify", "view", "cli")
 FRAMEWORKS = {"torch", "onnx", "mujoco", "mujoco_warp", "warp", "mjlab", "isaaclab", "rsl_rl", "lerobot", "gymnasium"}
+FRAMEWORKS |= {"stable_baselines3", "sb3_contrib", "skrl", "rl_games"}
 MAY_IMPORT = {
     "deploy": {"mujoco", "torch", "mjlab", "isaaclab", "warp", "mujoco_warp"},
     "backends": {"torch", "onnx"},
     "capture": {"torch", "onnx"},
     "interop": {"torch", "onnx"},
     "environment": {"torch"},
+    "actor": {"torch", "onnx"},
     "integrations": FRAMEWORKS,
 }
 """Layer -> the frameworks that it may import."""
