@@ -61,6 +61,8 @@ class ActorCritic(Actor):
     def spread(self, inputs: Tensors) -> Spread | None:
         """The Gaussian that its own update makes."""
         policy = self._policy
+        if callable(getattr(policy, "mean_and_std", None)):
+            return Spread(*policy.mean_and_std(*self._arguments(inputs)))
         update = getattr(policy, "update_distribution", None) or getattr(policy, "_update_distribution", None)
         if update is None or self._images:
             return None

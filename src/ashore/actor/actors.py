@@ -38,6 +38,12 @@ class Actor(abc.ABC):
         self.tools: tuple[str, ...] = ()
         """Distributions whose versions are recorded."""
 
+        self.clip_actions: tuple[float, float] | None = None
+        """The least and the largest action, where the trainer's wrapper of the environment clips them."""
+
+        self.counts: dict[str, int] = {}
+        """Input of whole numbers -> how many there are, from 0."""
+
         self.about: dict[str, Any] = {}
         """What else is worth knowing about it; it goes into the manifest."""
 

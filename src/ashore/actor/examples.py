@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from ashore.actor.actors import Actor
 from ashore.actor.normalisers import Found
 
 _BYTE = 256
@@ -15,7 +16,7 @@ class Examples:
     """Draws the inputs of a step.
 
     Args:
-        inputs: name -> an example with one row: dtype and shape.
+        actor: its inputs say dtypes and shapes.
         given: name -> rows of observations, or None.
         normalizers: those of the actor; an input of their width gets their scale.
         rows: how many rows a step has.
@@ -23,12 +24,12 @@ class Examples:
 
     def __init__(
         self,
-        inputs: Mapping[str, torch.Tensor],
+        actor: Actor,
         given: Mapping[str, torch.Tensor] | None,
         normalizers: Sequence[Found],
         rows: int,
     ) -> None:
-        self._inputs, self._rows = inputs, rows
+        self._inputs, self._counts, self._rows = actor.inputs, actor.counts, rows
         self.given = given if given is not None and any(bool(one.any()) for one in given.values()) else None
         """Name -> rows that were given, if there is anything but zeros in them."""
 
@@ -39,12 +40,12 @@ class Examples:
     def draw(self) -> dict[str, torch.Tensor]:
         """The inputs of a step."""
         if self.given is None:
-            return {name: self._one(example) for name, example in self._inputs.items()}
+            return {name: self._one(name, example) for name, example in self._inputs.items()}
         length = len(next(iter(self.given.values())))
         rows = torch.tensor([(self._next + row) % length for row in range(self._rows)])
         self._next += self._rows
         return {
-            name: self.given[name][rows].to(example.dtype) if name in self.given else self._one(example)
+            name: self.given[name][rows].to(example.dtype) if name in self.given else self._one(name, example)
             for name, example in self._inputs.items()
         }
 
@@ -52,12 +53,14 @@ class Examples:
         """Seeds to draw actions with, of shape [rows]."""
         return torch.randint(0, 2**31 - 1, (self._rows,), generator=self._generator)
 
-    def _one(self, example: torch.Tensor) -> torch.Tensor:
+    def _one(self, name: str, example: torch.Tensor) -> torch.Tensor:
         shape = (self._rows, *example.shape[1:])
         if example.dtype == torch.bool:
             return self._mask(shape)
         if example.dtype == torch.uint8:
             return torch.randint(0, _BYTE, shape, generator=self._generator, dtype=torch.uint8)
+        if name in self._counts:
+            return torch.randint(0, self._counts[name], shape, generator=self._generator, dtype=example.dtype)
         if not example.is_floating_point():
             return example.expand(shape).clone()
         drawn = torch.randn(shape, generator=self._generator)

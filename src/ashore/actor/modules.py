@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -86,7 +86,7 @@ def find_head(module: Any) -> Head:
             f"{name}: it has neither forward nor act_inference, actor_mean or get_action_and_value; give a function "
             "that decides with it"
         )
-    return Head("forward", module)
+    return Head("forward", cast("Decide", module))
 
 
 def _gaussian(module: Any) -> Callable[[Any], Spread] | None:

@@ -24,6 +24,9 @@ _STATISTICS = (
 """What trainers call mean and spread."""
 
 _UNKNOWN = "as recorded"
+_LEARNED = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d, torch.nn.SyncBatchNorm)
+"""Layers of a network, and no normalisers of what comes into it."""
+
 _NOT_THE_ACTOR = ("critic", "value", "teacher", "memory_c", "memory_t", "reward", "privileged")
 
 
@@ -96,11 +99,11 @@ def find_normalizers(modules: Mapping[str, torch.nn.Module]) -> list[Found]:
     found: dict[int, Found] = {}
     for root, top in modules.items():
         for path, module in top.named_modules(prefix=root):
-            if isinstance(module, torch.nn.modules.batchnorm._NormBase) or any(
+            if isinstance(module, _LEARNED) or any(
                 word in part for part in path.lower().split(".") for word in _NOT_THE_ACTOR
             ):
                 continue
-            kept = module._buffers
+            kept = dict(module.named_buffers(recurse=False))
             for mean, spread in _STATISTICS:
                 one, other = kept.get(mean), kept.get(spread)
                 if one is not None and other is not None and one.is_floating_point() and one.shape == other.shape:
@@ -163,8 +166,8 @@ def _with_spread(found: Found, spread: float) -> torch.nn.Module:
     made = copy.deepcopy(found.module)
     for mean, other in _STATISTICS:
         for name, value in ((mean, 0.0), (other, spread)):
-            if made._buffers.get(name) is not None:
-                made._buffers[name] = torch.full_like(made._buffers[name], value)  # pyright: ignore[reportArgumentType]
+            if name in dict(made.named_buffers(recurse=False)):
+                setattr(made, name, torch.full_like(getattr(made, name), value))
     return made.eval()
 
 

@@ -19,11 +19,12 @@ import onnx_ir
 import onnxruntime
 import torch
 
-from ashore.actor.recording import export_actor
+from ashore.actor.recording import NODE, export_actor
 from ashore.actor.resettable import resettable
 from ashore.errors import ExportError, InputError
 from ashore.interop.exploy.placing import check_place, place
 from ashore.package import Array, Package
+from ashore.spec import concrete
 
 METADATA = "ashore.actor"
 _ATOL = _RTOL = 1e-5
@@ -52,10 +53,27 @@ def export_policy_as_onnx(
     """
     target = _target(path, filename, ".onnx")
     with tempfile.TemporaryDirectory() as scratch:
-        package = _package(actor_critic, scratch, normalizer, verbose, dynamic_batch, "onnx", options)
-        ports = _Ports.of(package)
-        data = _rename(package, ports)
-        place({target: data}, lambda file, final: _check_onnx(file, final, package, ports))
+        write_onnx(_package(actor_critic, scratch, normalizer, verbose, dynamic_batch, "onnx", options), target)
+
+
+def write_onnx(package: Package, target: Path) -> None:
+    """Write the package of an actor as one ONNX file too, after comparing the file with what the actor decided.
+
+    Args:
+        package: as `export_actor` gives it.
+        target: the file.
+    """
+    ports = _Ports.of(package)
+    if "onnx" not in package.manifest.stages[NODE].artifacts:
+        raise ExportError(f"{target}: the package has no ONNX file; export it with backend='onnx'")
+    check_place(target)
+    place({target: _rename(package, ports)}, lambda file, final: _check_onnx(file, final, package, ports))
+
+
+def check_file_name(filename: str, suffix: str) -> None:
+    """Raise `InputError` unless a name is one for a file of that kind."""
+    if Path(filename).name != filename or Path(filename).suffix != suffix:
+        raise InputError(f"filename: expected a name that ends in {suffix}, got {filename!r}")
 
 
 def export_policy_as_jit(
@@ -90,15 +108,16 @@ def export_policy_as_jit(
         ports = _Ports.of(package)
         if ports.states and dynamic_batch:
             raise InputError("dynamic_batch: a TorchScript file that remembers has the rows of one robot; leave it out")
-        (artifact,) = package.manifest.stages["policy"].artifacts.values()
+        (artifact,) = package.manifest.stages[NODE].artifacts.values()
         body = torch.jit.load(io.BytesIO(package.read(artifact.path)), map_location="cpu")
         order = [[*(artifact.inputs or ())].index(port) for port in (*ports.inputs, *ports.reads)]
         outputs = [[*(artifact.outputs or ())].index(port) for port in (*ports.outputs, *ports.writes)]
         values = package.initial_state() if ports.states else {}
         initial = {name: torch.from_numpy(values[name]) for name in ports.states}
-        golden = package.golden()
-        assert golden is not None
-        example = [torch.from_numpy(golden.ticks[0].inputs[name].copy()) for name in ports.inputs]
+        example = [
+            torch.zeros(concrete(port.shape, 1), dtype=getattr(torch, port.dtype))
+            for port in package.manifest.inputs.values()
+        ]
         module = resettable(body, example, initial, order, outputs)
         stream = io.BytesIO()
         torch.jit.save(module, stream)
@@ -120,7 +139,7 @@ class _Ports(NamedTuple):
     @classmethod
     def of(cls, package: Package) -> _Ports:
         manifest = package.manifest
-        if list(manifest.stages) != ["policy"]:
+        if list(manifest.stages) != [NODE]:
             raise ExportError(f"a plain file holds one stage, and this actor has {sorted(manifest.stages)}")
         wires = [(wire.source, wire.target) for wire in manifest.wires]
         states = sorted(manifest.states, key=lambda name: (name not in ("h", "c"), name == "c"))
@@ -144,8 +163,7 @@ class _Ports(NamedTuple):
 
 
 def _target(path: str | os.PathLike[str], filename: str, suffix: str) -> Path:
-    if Path(filename).name != filename or Path(filename).suffix != suffix:
-        raise InputError(f"filename: expected a name that ends in {suffix}, got {filename!r}")
+    check_file_name(filename, suffix)
     target = Path(path) / filename
     check_place(target)
     return target
@@ -169,7 +187,7 @@ def _package(
 
 def _rename(package: Package, ports: _Ports) -> bytes:
     """The artifact with the ports of a plain file, in their order, and with what there is to know about it."""
-    (artifact,) = package.manifest.stages["policy"].artifacts.values()
+    artifact = package.manifest.stages[NODE].artifacts["onnx"]
     model = onnx_ir.from_proto(_proto(package.read(artifact.path)))
     graph, proof = model.graph, package.manifest.verification
     renamed = (

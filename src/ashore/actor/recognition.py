@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from ashore.actor.actor_critics import ActorCritic, is_actor_critic
 from ashore.actor.actors import Actor
 from ashore.actor.models import ModelActor, is_model
-from ashore.actor.modules import ModuleActor
+from ashore.actor.modules import Decide, ModuleActor
 from ashore.actor.normalisers import as_normalizer
 from ashore.errors import InputError
 
@@ -44,7 +44,8 @@ def as_actor(given: Any, *, normalizer: Any = None, example_obs: Any = None, num
         return module.as_actor(given, normalizer=normalizer, example=example)
     norm = as_normalizer(normalizer)
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], torch.nn.Module) and callable(given[1]):
-        return ModuleActor(given[0], given[1], example, norm)
+        module, decide = cast("tuple[torch.nn.Module, Decide]", given)
+        return ModuleActor(module, decide, example, norm)
     _refuse_critic(given)
     if is_model(given):
         return ModelActor(given, example, normalizer=norm, num_actions=num_actions)

@@ -69,7 +69,7 @@ def export_actor(
     settings = ExportOptions.of({"tools": found.tools, **options})
     check_weights(found.modules)
     rows = _ROWS if settings.batch == "dynamic" else 1
-    recorder = _Recorder(found, as_examples(example_obs), rows, stochastic, _limits(clip_actions))
+    recorder = _Recorder(found, as_examples(example_obs), rows, stochastic, _limits(clip_actions) or found.clip_actions)
     with at_rest(found.modules), torch.no_grad(), found.prepared():
         recorder.run(num_actions)
         normalizers, findings = recorder.normalizers()
@@ -78,6 +78,7 @@ def export_actor(
             "architecture": recorder.architecture(),
             "head": "stochastic" if stochastic else "deterministic",
             **found.about,
+            "clip_actions": recorder.limits,
             "normalizers": normalizers,
         }
         settings = ExportOptions.of(
@@ -104,9 +105,9 @@ class _Recorder:
     ) -> None:
         self.session = Session()
         self.session.nodes = [NODE]
-        self._actor, self._rows, self._stochastic, self._limits = actor, rows, stochastic, limits
+        self._actor, self._rows, self._stochastic, self.limits = actor, rows, stochastic, limits
         self._found = find_normalizers(actor.modules)
-        self._examples = Examples(actor.inputs, examples, self._found, rows)
+        self._examples = Examples(actor, examples, self._found, rows)
 
     def run(self, num_actions: int | None) -> None:
         """Record the episodes."""
@@ -196,7 +197,7 @@ class _Recorder:
         return self._clipped(spread.finish(drawn))
 
     def _clipped(self, actions: torch.Tensor) -> torch.Tensor:
-        return actions if self._limits is None else torch.clamp(actions, *self._limits)
+        return actions if self.limits is None else torch.clamp(actions, *self.limits)
 
     def _effect(self, one: Found) -> float:
         """What leaving out a normaliser changes, at most, in a few decisions."""

@@ -45,7 +45,7 @@ def check_weights(modules: Mapping[str, torch.nn.Module]) -> None:
     """Raise `InputError` if a weight is no number."""
     for root, module in modules.items():
         for name, tensor in (*module.named_parameters(prefix=root), *module.named_buffers(prefix=root)):
-            if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+            if isinstance(tensor, torch.nn.UninitializedParameter | torch.nn.UninitializedBuffer):
                 raise InputError(f"{name}: has no values yet; run the model once, or load its checkpoint")
             if not tensor.is_floating_point():
                 continue

@@ -34,8 +34,10 @@ def input_width(where: str, name: str, core: Any, normalizer: torch.nn.Module | 
 
 
 def _normalized(normalizer: torch.nn.Module | None) -> list[int]:
-    means = [value for key, value in (normalizer._buffers if normalizer else {}).items() if key.endswith("mean")]
-    return [one.shape[-1] for one in means if one is not None and one.dim()]
+    means = [
+        value for key, value in (normalizer.named_buffers(recurse=False) if normalizer else ()) if key.endswith("mean")
+    ]
+    return [one.shape[-1] for one in means if one.dim()]
 
 
 def _first_layer(module: Any) -> int | None:

@@ -345,7 +345,7 @@ def _with_leaves(op: Op, leaves: list[Any]) -> Op:
 
 
 def _same_place(before: list[int], axis: int, after: list[int], rows: int, outer: int) -> tuple[int, int] | None:
-    """The axis of a reshaped tensor that holds what an axis held before, and how often all rows follow each other on it.
+    """The axis of a reshaped tensor that holds what an axis held before, and how often all rows come on it, in a row.
 
     As much lies in front of the rows as before: on other axes, or on their own one (``view(length * rows, …)``).
     """
