@@ -1,7 +1,7 @@
-"""How long a checkpoint takes to become a verified package, against the trainer's own bare ONNX export of the same actor.
+"""How long a checkpoint takes to become a verified package, against the trainer's own bare ONNX export of that actor.
 
-Both by the same exporter of torch (dynamo), in one process, alternating, after one warm-up of each. The trainer's own is
-what RSL-RL's runner does: `model.as_onnx()` and `torch.onnx.export`, with nothing verified and no package.
+Both by the same exporter of torch (dynamo), in one process, alternating, after one warm-up of each. The trainer's own
+is what RSL-RL's runner does: `model.as_onnx()` and `torch.onnx.export`, with nothing verified and no package.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def main() -> None:
         print(json.dumps(row, indent=2))
     else:
         print(f"an MLP checkpoint of RSL-RL, {options.runs} alternating runs in one process; wall time in seconds")
-        print(f"bare ONNX by its own exporter {own:.2f}, verified package {ours:.2f}, ratio {ratio:.2f} (limit {LIMIT})")
+        print(
+            f"bare ONNX by its own exporter {own:.2f}, verified package {ours:.2f}, ratio {ratio:.2f} (limit {LIMIT})"
+        )
     if ratio > LIMIT:
         sys.exit("over the limit")
 

@@ -87,7 +87,11 @@ def worst_error(
     """
     generator, dones = torch.Generator().manual_seed(rows), resets(steps, rows, seed=rows)
     batched = any("batch" in port.shape for port in pair.package.manifest.inputs.values())
-    policy, plain, worst = ashore.load(pair.package, batch=rows) if batched else ashore.load(pair.package), Plain(pair.file), 0.0
+    policy, plain, worst = (
+        ashore.load(pair.package, batch=rows) if batched else ashore.load(pair.package),
+        Plain(pair.file),
+        0.0,
+    )
     policy.reset()
     for done in dones:
         inputs = draw(rows, generator)
@@ -109,4 +113,6 @@ def worst_error(
 def varied(decide: Callable[[Inputs], Any], draw: Callable[[int, torch.Generator], Inputs]) -> float:
     """How much actions differ between observations: a policy that always does the same proves nothing."""
     with torch.no_grad():
-        return float(np.asarray(decide(draw(64, torch.Generator().manual_seed(0)))).astype(np.float64).std(axis=0).max())
+        return float(
+            np.asarray(decide(draw(64, torch.Generator().manual_seed(0)))).astype(np.float64).std(axis=0).max()
+        )

@@ -191,11 +191,15 @@ def test_a_critic_is_no_actor(tmp_path: Path) -> None:
         state = loaded["model_state_dict"]
         loaded["model_state_dict"] = {key: value for key, value in state.items() if key.startswith("critic")}
 
-    refused(tmp_path, changed(tmp_path, "rsl3_mlp", critic_of_3), r"there is no actor in it: .* got \['critic.0.weight'")
+    refused(
+        tmp_path, changed(tmp_path, "rsl3_mlp", critic_of_3), r"there is no actor in it: .* got \['critic.0.weight'"
+    )
 
 
 def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
-    given = changed(tmp_path, "rsl5_lstm", lambda loaded, _: loaded["actor_state_dict"]["mlp.0.weight"][0].fill_(np.nan))
+    given = changed(
+        tmp_path, "rsl5_lstm", lambda loaded, _: loaded["actor_state_dict"]["mlp.0.weight"][0].fill_(np.nan)
+    )
     refused(tmp_path, given, r"mlp.0.weight: 16 of \d+ values are not finite; the training diverged")
 
 

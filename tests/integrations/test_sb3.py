@@ -172,7 +172,9 @@ def test_a_pickle_in_place_of_weights_is_refused_also_if_trusted(tmp_path: Path)
 def test_statistics_that_lie_beside_a_model_are_not_forgotten(tmp_path: Path) -> None:
     for name in ("sb3_ppo.zip", STATISTICS.name):
         shutil.copy(CHECKPOINTS / name, tmp_path)
-    refused(tmp_path, Source(tmp_path / "sb3_ppo.zip", trust=True), "sb3_ppo_vecnormalize.pkl lies beside it; if the policy")
+    refused(
+        tmp_path, Source(tmp_path / "sb3_ppo.zip", trust=True), "sb3_ppo_vecnormalize.pkl lies beside it; if the policy"
+    )
 
 
 def test_statistics_that_are_none_are_refused(tmp_path: Path) -> None:
@@ -202,7 +204,11 @@ def test_a_critic_decides_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x05\x06" + bytes(18)])
 def test_what_is_no_model_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "m.zip").write_bytes(content)
-    refused(tmp_path, Source(tmp_path / "m.zip", trust=True), "m.zip: (this is no zip|expected a model) of stable-baselines3")
+    refused(
+        tmp_path,
+        Source(tmp_path / "m.zip", trust=True),
+        "m.zip: (this is no zip|expected a model) of stable-baselines3",
+    )
 
 
 def test_an_empty_observation_is_refused(tmp_path: Path) -> None:

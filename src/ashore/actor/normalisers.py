@@ -145,12 +145,15 @@ def formula(found: Found) -> str:
             # With a variance of 0, the epsilon alone divides; with one of 1, it is nearly nothing.
             narrow, far = _with_spread(found, 0.0), _with_spread(found, 1.0)
             made = narrow(epsilon * wide) if epsilon else far(wide)
+            wider = _with_spread(found, 4.0)(wide)
             limits = far(1e6 * torch.tensor([[-1.0], [1.0]]).expand(2, wide.shape[1]))
     except (RuntimeError, TypeError, ValueError):
         return _UNKNOWN
     if not isinstance(made, torch.Tensor) or made.shape != wide.shape:
         return _UNKNOWN
     added = f" + {epsilon:g}" if epsilon else ""
+    if not torch.allclose(wider.float(), wide / (4.0 if found.is_std else 2.0), rtol=0.05, atol=1e-3):
+        return _UNKNOWN  # it divides by something else than the deviation
     if _close(made, wide):
         text = f"(x - mean) / (std{added})"
     elif epsilon and _close(made, wide * epsilon**0.5):

@@ -24,7 +24,7 @@ from ashore.actor.resettable import resettable
 from ashore.errors import ExportError, InputError
 from ashore.interop.exploy.placing import check_place, place
 from ashore.package import Array, Package
-from ashore.spec import concrete
+from ashore.spec import BATCH, concrete
 
 METADATA = "ashore.actor"
 _ATOL = _RTOL = 1e-5
@@ -210,6 +210,8 @@ def _rename(package: Package, ports: _Ports) -> bytes:
     ):
         for value in values:
             value.name = names[str(value.name)]
+            if value.shape is not None:  # an exporter may have a name of its own for the batch
+                value.shape = onnx_ir.Shape([one if isinstance(one, int) else BATCH for one in value.shape])
         ordered = sorted(values, key=lambda value: order.index(str(value.name)))
         values[:] = ordered
     note = {

@@ -5,6 +5,7 @@ What `predict` does outside of torch, namely to normalise, unscale and clip, is 
 
 from __future__ import annotations
 
+import inspect
 import io
 import pickle
 import zipfile
@@ -44,8 +45,8 @@ def open_checkpoint(source: Source) -> Actor:
     if not data or not {"policy_class", "observation_space", "action_space"} <= data.keys():
         raise InputError(f"{path}: expected a model of stable-baselines3, got a zip with {sorted(data or {})[:4]}")
     options = dict(data.get("policy_kwargs") or {})
-    if ("use_sde" in data and data.get("clip_range") is not None) or "n_steps" in data:
-        options.setdefault("use_sde", data["use_sde"])
+    if data.get("use_sde") and "use_sde" in inspect.signature(data["policy_class"]).parameters:
+        options.setdefault("use_sde", True)
     policy = data["policy_class"](data["observation_space"], data["action_space"], lambda _: 0.0, **options)
     load_strictly(path, policy, weights)
     return Sb3Actor(policy.to("cpu"), _statistics(source))

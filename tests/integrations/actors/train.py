@@ -131,9 +131,12 @@ def sb3(name: str, kind: str, steps: int, task: str = "Pendulum-v1", normalise: 
         env.save(FOLDER / f"{name}_vecnormalize.pkl")
     sys.stderr.write(f"{name}: mean return {evaluate_policy(model, env, 10)[0]:.1f}\n")
     with tempfile.TemporaryDirectory() as scratch:
-        model.save(Path(scratch) / "model.zip", exclude=["policy.optimizer", "ep_info_buffer", "replay_buffer"])
-        with zipfile.ZipFile(Path(scratch) / "model.zip") as whole, zipfile.ZipFile(FOLDER / f"{name}.zip", "w") as kept:
-            for member in ("data", "policy.pth"):  # what predicting needs
+        model.save(Path(scratch) / "model.zip", exclude=["ep_info_buffer", "replay_buffer"])
+        with (
+            zipfile.ZipFile(Path(scratch) / "model.zip") as whole,
+            zipfile.ZipFile(FOLDER / f"{name}.zip", "w") as kept,
+        ):
+            for member in sorted(set(whole.namelist()) - {"system_info.txt"}):
                 kept.writestr(member, whole.read(member), zipfile.ZIP_DEFLATED)
 
 
@@ -186,7 +189,18 @@ def rl_games(name: str, network: Mapping[str, Any], epochs: int = 60) -> None:
     agent = runner.algo_factory.create(runner.algo_name, base_name="run", params=runner.params)
     agent.train()
     torch.save({"model": agent.model.state_dict(), "epoch": epochs}, FOLDER / f"{name}.pt")
-    runner.load(json.loads(json.dumps({"params": params})))
+    rl_games_player(name)
+
+
+def rl_games_player(name: str) -> None:
+    """What the player of rl_games decides with a checkpoint."""
+    from rl_games.common import env_configurations, vecenv
+    from rl_games.torch_runner import Runner
+
+    vecenv.register("PENDULUM", lambda _, rows, **__: pendulum.RlGames(rows))
+    env_configurations.register("pendulum", {"vecenv_type": "PENDULUM", "env_creator": lambda **_: pendulum.RlGames(1)})
+    runner = Runner()
+    runner.load(json.loads((FOLDER / f"{name}.json").read_text()))
     player = runner.create_player()
     player.restore(str(FOLDER / f"{name}.pt"))
     player.has_batch_dimension = True
