@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 
-from ashore.backends.attention import attention, safe_softmax
-
 aten = torch.ops.aten
 Tensor = torch.Tensor
 _FEW = 64
@@ -392,8 +390,6 @@ DECOMPOSITIONS: Mapping[Any, Callable[..., Any]] = {
     aten.bitwise_left_shift.Tensor: _shift_left,
     aten.bitwise_left_shift.Tensor_Scalar: _shift_left,
     aten.index_put.default: _index_put,
-    aten.scaled_dot_product_attention.default: attention,
-    aten._safe_softmax.default: safe_softmax,
     aten._cdist_forward.default: _cdist,
     aten._linalg_det.default: _linalg_det,
 }
