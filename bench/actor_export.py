@@ -74,7 +74,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    taken(own_export), taken(our_export)
+    taken(own_export)
+    taken(our_export)
     pairs = [(taken(own_export), taken(our_export)) for _ in range(options.runs)]
     own, ours = (statistics.median(column) for column in zip(*pairs, strict=True))
     ratio = statistics.median(b / a for a, b in pairs)

@@ -109,7 +109,7 @@ def test_references_matter_where_they_are_not_masked(bert: tuple[Pair, Any]) -> 
 
 
 def test_where_everything_is_masked_nothing_is_nan(tmp_path: Path) -> None:
-    """Attention over nothing but masked tokens: torch gives zeros as it trains (NaN where it is fused); the file zeros."""
+    """Nothing but masked tokens: torch gives zeros as it trains, and NaN where it is fused; the file gives zeros."""
     torch.manual_seed(1)
     model = TransformerActorCritic(OBS, REF, ACTIONS, ReferenceOnly).eval()
     export_policy_as_onnx(
