@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 
 import ashore
 from actor.comparing import ATOL, QUICK, ROWS, Pair, Plain, varied, with_file, worst_error
@@ -238,7 +239,6 @@ def test_a_checkpoint_without_configuration_says_what_is_missing(tmp_path: Path)
 
 
 def test_the_configuration_is_found_where_simulators_write_it(tmp_path: Path) -> None:
-    yaml = pytest.importorskip("yaml")
     (tmp_path / "params").mkdir()
     settings = json.loads((CHECKPOINTS / "rsl5_mlp.json").read_text())
     settings["actor"]["hidden_dims"] = tuple(settings["actor"]["hidden_dims"])

@@ -12,7 +12,7 @@ import ashore
 import support
 from ashore.cli.main import app
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch", reason="exporting needs torch; the other commands are tested without")
 CHECKPOINTS = Path(__file__).parents[1] / "integrations" / "actors" / "checkpoints"
 
 
