@@ -64,6 +64,7 @@ bench: $(STAMP)  ## Measure, and print ratios.
 	$(BIN)/python bench/leapp_step.py
 	$(BIN)/python bench/export.py
 	$(BIN)/python bench/simulator_export.py
+	$(BIN)/python bench/actor_export.py
 
 docs: $(STAMP)  ## Write what is generated, and build the pages into site/.
 	$(BIN)/python tools/write_docs.py

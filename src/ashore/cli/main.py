@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from ashore.cli.trainers import Method, add_commands
 from ashore.errors import AshoreError
 
 CHECK_FAILED = 1
@@ -223,7 +224,6 @@ LoadRun = Annotated[str | None, typer.Option("--load-run", "--load_run", help="W
 LoadCheckpoint = Annotated[
     str | None, typer.Option("--load-checkpoint", "--load_checkpoint", help="Which file of it, likewise.")
 ]
-Method = Literal["onnx-dynamo", "onnx-torchscript", "jit-script", "jit-trace", "pt2", "openvino"]
 Backend = Annotated[str | None, typer.Option(help="What runs the stages.", show_default="onnx where there is one")]
 Steps = Annotated[int, typer.Option(min=1, help="Decisions.")]
 
@@ -371,6 +371,7 @@ def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
 
 _simulator_commands("mjlab")
 _simulator_commands("isaaclab")
+add_commands(exporting)
 
 
 def main() -> None:
