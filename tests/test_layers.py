@@ -18,6 +18,7 @@ LAYERS = (
     "package",
     "processors",
     "runtime",
+    "building",
     "deploy",
     "verify",
     "view",
@@ -29,7 +30,7 @@ LAYERS = (
     "integrations",
     "cli",
 )
-TORCH_FREE = ("errors", "plugins", "spec", "package", "processors", "runtime", "verify", "view", "cli")
+TORCH_FREE = ("errors", "plugins", "spec", "package", "processors", "runtime", "building", "verify", "view", "cli")
 FRAMEWORKS = {"torch", "onnx", "mujoco", "mujoco_warp", "warp", "mjlab", "isaaclab", "rsl_rl", "lerobot", "gymnasium"}
 MAY_IMPORT = {
     "deploy": {"mujoco", "torch", "mjlab", "isaaclab", "warp", "mujoco_warp"},

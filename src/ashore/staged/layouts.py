@@ -5,30 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from ashore.building import Pipeline, add_loop
+from ashore.building.loops import ACTION
 from ashore.errors import ExportError
 from ashore.runtime.loops import LOOPS
-from ashore.spec import NOISE, Port, Runner, Stage
 from ashore.staged.exportable import ExportInputs
-from ashore.staged.pipeline import Pipeline
 from ashore.staged.stages import Captured
 
-ACTION = "action"
 BODY = "denoise"
 """The module that is run in every step of a loop."""
 
 SINGLE = "single_pass"
 ALIASES: Mapping[str, str] = {"kv_cache_flow": "flow"}
 """Inference type -> the runner that it is: a flow is the same whether what it looks at is a cache or not."""
-
-_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"flow": {"t_start": 1.0, "t_end": 0.0}}
-_FED: Mapping[str, Mapping[str, str]] = {
-    "flow": {"sample": "x_t", "time": "timestep", "noise": "noise"},
-    "ddpm": {"sample": "sample", "time": "timestep", "noise": "noise"},
-    "ddim": {"sample": "sample", "time": "timestep", "noise": "noise"},
-}
-"""Runner -> what it feeds itself, by the parameters that name it, and their defaults."""
 
 
 def lay_out(
@@ -71,51 +60,5 @@ def lay_out(
         if ACTION not in given:
             pipeline.rename(next(iter(given)), ACTION)
         return
-    _loop(pipeline, kind, bodies, inputs, params)
-
-
-def _loop(
-    pipeline: Pipeline,
-    kind: str,
-    bodies: Mapping[str, Captured],
-    inputs: Mapping[str, ExportInputs],
-    params: Mapping[str, Any],
-) -> None:
     ((name, body),) = bodies.items()
-    own = {**_DEFAULTS.get(kind, {}), **params}
-    fed = {key: own.get(key, port) for key, port in _FED[kind].items()}
-    if fed["sample"] not in body.stage.inputs or fed["time"] not in body.stage.inputs:
-        raise ExportError(
-            f"stage {name!r}: expected the inputs {fed['sample']!r} and {fed['time']!r}, got "
-            f"{sorted(body.stage.inputs)}"
-        )
-    sample = body.stage.inputs[fed["sample"]]
-    noise = Port(dtype="float32", shape=sample.shape, kind=NOISE, description="standard normal")
-    context = {
-        port: (inputs[name].features or {}).get(port, port)
-        for port in body.stage.inputs
-        if port not in (fed["sample"], fed["time"])
-    }
-    ports = {port: body.stage.inputs[port] for port in context}
-    drawn = {fed["noise"]: noise}
-    if kind == "ddpm":
-        steps = int(own["num_inference_steps"]) - 1
-        if steps:
-            drawn["step_noise"] = msgspec.structs.replace(noise, shape=(steps, *sample.shape))
-    if "guidance" in own:
-        chunk, count = Port(dtype="float32", shape=sample.shape), Port(dtype="int64", shape=(1,))
-        guided = {"prev_chunk": chunk, "prev_length": count, "delay": count}
-        for port, one in guided.items():
-            pipeline.add_input(port, one)
-            context[port], ports[port] = port, one
-    for port, one in drawn.items():
-        pipeline.add_input(port, one)
-        context[port], ports[port] = port, msgspec.structs.replace(one, kind=None, description=None)
-    pipeline.stages[name] = msgspec.structs.replace(body.stage, rate="loop")
-    generate = Stage(
-        rate="policy",
-        inputs=ports,
-        outputs={ACTION: Port(dtype="float32", shape=sample.shape)},
-        runner=Runner(type=kind, params=own, stages=(name,)),
-    )
-    pipeline.add_stage("generate", generate, context, {ACTION: ACTION}, {})
+    add_loop(pipeline, kind, name, body.stage, inputs[name].features or {}, params)

@@ -7,14 +7,16 @@ nothing is applied twice, and what touches nothing is an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
+from ashore.building.pipeline import Kept, Pipeline, zeros
 from ashore.errors import ExportError, suggestion
 from ashore.spec import Port, State
-from ashore.staged.exportable import ProcessorSpec
-from ashore.staged.pipeline import Kept, Pipeline, zeros
+
+ProcessorSpec: TypeAlias = Mapping[str, Any]
+"""A processor in words: its ``type``, the ``features`` it works on, and its parameters."""
 
 _MEANT = ("type", "features", "artifact", "enabled")
 
@@ -173,7 +175,7 @@ def _prompt(pipeline: Pipeline, spec: dict[str, Any]) -> None:
     text = spec.get("text", "task")
     before = pipeline.port(text)
     made = _changed(before, shape=(before.shape[0], spec.get("width", 2048)))
-    inputs = {"text": text} | ({"state": spec["state"]} if spec.get("state") else {})
+    inputs = {"task": text} | ({"state": spec["state"]} if spec.get("state") else {})
     pipeline.process("prompt", inputs, {"prompt": (text, made)}, params=params)
 
 
