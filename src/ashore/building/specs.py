@@ -65,6 +65,13 @@ def _padded(port: Port, params: dict[str, Any]) -> tuple[Port, dict[str, Any]]:
     return _changed(port, shape=(*port.shape[:-1], size), element_names=None, unit=None), params
 
 
+def _trimmed(port: Port, params: dict[str, Any]) -> tuple[Port, dict[str, Any]]:
+    if not params.get("trim"):
+        return port, params
+    size = params.pop("size")
+    return _changed(port, shape=(*port.shape[:-1], size), element_names=None), params
+
+
 def _sliced(port: Port, params: dict[str, Any]) -> tuple[Port, dict[str, Any]]:
     shape = (port.shape[0], *params.pop("shape"))
     return _changed(port, shape=shape, element_names=None), {"start": [0, *params.pop("start")], **params}
@@ -83,6 +90,7 @@ def _converted(port: Port, params: dict[str, Any]) -> tuple[Port, dict[str, Any]
 
 
 _RESULTS: Mapping[str, Callable[[Port, dict[str, Any]], tuple[Port, dict[str, Any]]]] = {
+    "denormalize": _trimmed,
     "pad": _padded,
     "slice": _sliced,
     "resize": _resized,
