@@ -55,11 +55,11 @@ class Published:
     ) -> np.ndarray:
         self.decisions += 1
         data = dict(observation)
-        for spec in self.model.get("preprocessors", ()):
+        for spec in self.model.get("preprocessors") or ():
             getattr(self, spec["type"])(data, spec)
         action = self.single_pass(data) if self.runner["type"] == "single_pass" else self.flow(data, noise, num_steps)
         out = {"action": action}
-        for spec in self.model.get("postprocessors", ()):
+        for spec in self.model.get("postprocessors") or ():
             getattr(self, spec["type"])(out, spec)
         return out["action"]
 

@@ -155,7 +155,8 @@ class Joiner:
         if runner.num_layers is not None and runner.num_layers != layers:
             raise PackageError(f"{where}.num_layers: is {runner.num_layers}, and the encoder gives {layers} past_key")
         features = self._context(denoise, list(stage.outputs))
-        unread = [name for name in stage.outputs if f"encoder:{name}" not in features.values()]
+        read = {feature.removesuffix(f":{denoise.dtype(port)}") for port, feature in features.items()}
+        unread = [name for name in stage.outputs if f"encoder:{name}" not in read]
         if unread:
             raise PackageError(f"{encoder.where}: gives {sorted(unread)}, which {denoise.path!r} does not take")
         velocity = next((name for name in VELOCITIES if name in denoise.outputs), None)

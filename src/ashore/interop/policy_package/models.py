@@ -116,14 +116,14 @@ def open_model(folder: Path, role: str, path: str, where: str) -> Model:
     if len(data) > MAX_MODEL_BYTES:
         raise PackageError(f"{place}: {full!r} is longer than {MAX_MODEL_BYTES} bytes")
     try:
-        session = open_session(data, Options(), f"{place}: {full!r}")
-        described = describe(session, place)
+        session = open_session(data, Options(), full)
+        described = describe(session, full)
     except BackendError as error:
-        raise PackageError(str(error)) from error
+        raise PackageError(f"{place}: {error}") from error
     inputs, outputs = (
         {port.name: port for port in found_ports(ports)} for ports in (described.inputs, described.outputs)
     )
-    return Model(f"{where}: {full}", full, data, session, inputs, outputs)
+    return Model(f"{folder}: {full}", full, data, session, inputs, outputs)
 
 
 def _fixed(port: FoundPort) -> tuple[int, ...] | None:

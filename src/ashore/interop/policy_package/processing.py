@@ -245,8 +245,7 @@ class Processing:
         if there < dim:
             raise PackageError(f"{where}: actions have {dim} elements, and {STATE!r} has {there}; expected as many")
         if not any(mask):
-            self._tell("nothing_absolute", "exclude_joints names all actions, so none is an offset from the state")
-            return
+            raise PackageError(f"{where}: exclude_joints names all actions, so none is an offset; disable it")
         if there > dim:
             apply(pipeline, {"type": "slice", "features": [RAW_STATE], "shape": [dim], "start": [0]})
         apply(pipeline, {"type": "absolute_actions", "features": [ACTION], "state": STATE, "mask": mask})

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ashore.building import Pipeline, apply
-from ashore.errors import AshoreError, PackageError
+from ashore.errors import AshoreError, ManifestError, PackageError
 from ashore.interop.contents import Contents, check_contents
 from ashore.interop.folders import read_inside
 from ashore.interop.policy_package.document import (
@@ -81,7 +81,10 @@ def convert(folder: Path) -> Contents:
     where = str(folder)
     document = parse(read_inside(folder, MANIFEST, where, MAX_MANIFEST_BYTES + 1), f"{where}: {MANIFEST}")
     contents = _Reader(folder, document).contents()
-    check_contents(contents, where)
+    try:
+        check_contents(contents, where)
+    except ManifestError as error:
+        raise PackageError(str(error)) from error
     return contents
 
 

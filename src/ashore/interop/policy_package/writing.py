@@ -213,7 +213,7 @@ class _Writer:
             (mode,) = {self._params(name)["mode"] for name in scaled.values()}
             specs.append({"type": "normalize", "mode": mode, "artifact": _STATISTICS, "features": sorted(scaled)})
         others = dict.fromkeys(name for _, stages in chains for name in stages if self._kind(name) != "normalize")
-        for name in others:
+        for name in sorted(others, key=lambda name: self._kind(name) != "pad"):
             stage = self._manifest.stages[name]
             if self._kind(name) == "pad":
                 (port,) = stage.outputs.values()
