@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ashore.building import Pipeline, apply, zeros
+from ashore.building import Pipeline, apply
 from ashore.package import Package, write
-from ashore.spec import ACTION_QUEUE, NOISE, TEXT, Artifact, Port, Runner, Stage, State
+from ashore.spec import ACTION_QUEUE, NOISE, TEXT, Artifact, Port, Runner, Stage
 from support import model
 
 HORIZON, QUEUED, DIM = 4, 3, 2
@@ -94,10 +94,3 @@ def write_text(out: Path) -> Package:
     made.add_stage("measure", stage, {"task": "task", "state": "state"}, {"action": "action"}, {})
     made.add_output("action", "action")
     return write(out, made.manifest(out.name, Runner()), files=made.files)
-
-
-def counter() -> State:
-    return State(dtype="int64", shape=(1,), role="counter")
-
-
-__all__ = ["CHUNK", "DIM", "HORIZON", "QUEUED", "Chunks", "counter", "pipeline", "write_chunks", "write_text", "zeros"]

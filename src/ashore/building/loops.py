@@ -9,24 +9,19 @@ import msgspec
 
 from ashore.building.pipeline import Pipeline
 from ashore.errors import ExportError
-from ashore.spec import NOISE, Port, Runner, Stage
+from ashore.runtime.loops import feeds
+from ashore.spec import NOISE, Dim, Port, Runner, Stage
 
 ACTION = "action"
 """The feature that a policy computes."""
 
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {"flow": {"t_start": 1.0, "t_end": 0.0}}
-_FED: Mapping[str, Mapping[str, str]] = {
-    "flow": {"sample": "x_t", "time": "timestep", "noise": "noise"},
-    "ddpm": {"sample": "sample", "time": "timestep", "noise": "noise"},
-    "ddim": {"sample": "sample", "time": "timestep", "noise": "noise"},
-}
-"""Runner -> what it feeds itself, by the parameters that name it, and their defaults."""
 
 
 def add_loop(
     pipeline: Pipeline, kind: str, name: str, body: Stage, features: Mapping[str, str], params: Mapping[str, Any]
 ) -> None:
-    """Add a stage and the one whose runner runs it. The last sample is the feature ``action`` then.
+    """Add a stage and the one whose runner runs it. What that gives is the feature ``action`` then.
 
     Args:
         pipeline: with all features that the stage takes as context.
@@ -37,34 +32,41 @@ def add_loop(
         params: of the runner.
     """
     own = {**_DEFAULTS.get(kind, {}), **params}
-    fed = {key: own.get(key, port) for key, port in _FED[kind].items()}
-    if fed["sample"] not in body.inputs or fed["time"] not in body.inputs:
+    fed = {key: own.get(key, port) for key, port in feeds(kind).items()}
+    written = [port for key, port in fed.items() if key != "noise"]
+    missing = [port for port in written if port not in body.inputs]
+    if missing:
         raise ExportError(
-            f"stage {name!r}: expected the inputs {fed['sample']!r} and {fed['time']!r}, got {sorted(body.inputs)}"
+            f"stage {name!r}: expected the inputs {written} for the runner {kind!r}, got {sorted(body.inputs)}"
         )
-    sample = body.inputs[fed["sample"]]
-    noise = Port(dtype="float32", shape=sample.shape, kind=NOISE, description="standard normal")
-    context = {port: features.get(port, port) for port in body.inputs if port not in (fed["sample"], fed["time"])}
+    context = {port: features.get(port, port) for port in body.inputs if port not in written}
     ports = {port: body.inputs[port] for port in context}
-    drawn = {fed["noise"]: noise}
-    if kind == "ddpm":
-        steps = int(own["num_inference_steps"]) - 1
-        if steps:
-            drawn["step_noise"] = msgspec.structs.replace(noise, shape=(steps, *sample.shape))
-    if "guidance" in own:
-        chunk, count = Port(dtype="float32", shape=sample.shape), Port(dtype="int64", shape=(1,))
-        guided = {"prev_chunk": chunk, "prev_length": count, "delay": count}
-        for port, one in guided.items():
+    made = body.outputs
+    if "sample" in fed:
+        sample = body.inputs[fed["sample"]].shape
+        made = {ACTION: Port(dtype="float32", shape=sample)}
+        for port, one in _further_inputs(kind, own, fed, sample).items():
             pipeline.add_input(port, one)
-            context[port], ports[port] = port, one
-    for port, one in drawn.items():
-        pipeline.add_input(port, one)
-        context[port], ports[port] = port, msgspec.structs.replace(one, kind=None, description=None)
+            context[port], ports[port] = port, Port(dtype=one.dtype, shape=one.shape)
+    if ACTION not in made:
+        raise ExportError(f"stage {name!r}: expected an output {ACTION!r}, got {sorted(made)}")
     pipeline.stages[name] = msgspec.structs.replace(body, rate="loop")
-    generate = Stage(
-        rate="policy",
-        inputs=ports,
-        outputs={ACTION: Port(dtype="float32", shape=sample.shape)},
-        runner=Runner(type=kind, params=own, stages=(name,)),
-    )
-    pipeline.add_stage("generate", generate, context, {ACTION: ACTION}, {})
+    runner = Runner(type=kind, params=own, stages=(name,))
+    generate = Stage(rate="policy", inputs=ports, outputs=made, runner=runner)
+    pipeline.add_stage("generate", generate, context, {port: port for port in made}, {})
+
+
+def _further_inputs(
+    kind: str, params: Mapping[str, Any], fed: Mapping[str, str], sample: tuple[Dim, ...]
+) -> dict[str, Port]:
+    """What the package takes for a loop, besides what the body looks at."""
+    found: dict[str, Port] = {}
+    if "guidance" in params:
+        found["prev_chunk"] = Port(dtype="float32", shape=sample, description="what is left of the chunk before")
+        found["prev_length"] = Port(dtype="int64", shape=(1,), description="how many of its actions there are")
+        found["delay"] = Port(dtype="int64", shape=(1,), description="how many of them are executed meanwhile")
+    if "noise" in fed:
+        found[fed["noise"]] = Port(dtype="float32", shape=sample, kind=NOISE)
+    if kind == "ddpm":
+        found["step_noise"] = Port(dtype="float32", shape=(params["num_inference_steps"], *sample), kind=NOISE)
+    return found

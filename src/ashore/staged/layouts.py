@@ -7,8 +7,8 @@ from typing import Any
 
 from ashore.building import Pipeline, add_loop
 from ashore.building.loops import ACTION
-from ashore.errors import ExportError
-from ashore.runtime.loops import LOOPS
+from ashore.errors import ExportError, ManifestError
+from ashore.runtime.loops import LOOPS, find_loop
 from ashore.staged.exportable import ExportInputs
 from ashore.staged.stages import Captured
 
@@ -36,13 +36,14 @@ def lay_out(
         inputs: stage -> what its ports take.
         params: of the runner.
     """
-    kind = ALIASES.get(inference, inference)
-    if kind == SINGLE:
-        bodies: dict[str, Captured] = {}
-    elif kind in LOOPS:
+    kind, bodies = ALIASES.get(inference, inference), dict[str, Captured]()
+    if kind != SINGLE:
+        try:
+            find_loop(kind)
+        except ManifestError as error:
+            known = sorted([SINGLE, *ALIASES, *LOOPS])
+            raise ExportError(f"unknown inference type {inference!r}; there are {known} ({error})") from error
         bodies = {name: one for name, one in captured.items() if name == BODY} or dict(list(captured.items())[-1:])
-    else:
-        raise ExportError(f"unknown inference type {inference!r}; there are {sorted([SINGLE, *ALIASES, *LOOPS])}")
     last = ""
     for name, one in captured.items():
         pipeline.files |= one.files
