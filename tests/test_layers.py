@@ -18,6 +18,7 @@ LAYERS = (
     "package",
     "processors",
     "runtime",
+    "building",
     "deploy",
     "verify",
     "view",
@@ -30,7 +31,7 @@ LAYERS = (
     "integrations",
     "cli",
 )
-TORCH_FREE = ("errors", "plugins", "spec", "package", "processors", "runtime", "verify", "view", "cli")
+TORCH_FREE = ("errors", "plugins", "spec", "package", "processors", "runtime", "building", "verify", "view", "cli")
 FRAMEWORKS = {"torch", "onnx", "mujoco", "mujoco_warp", "warp", "mjlab", "isaaclab", "rsl_rl", "lerobot", "gymnasium"}
 FRAMEWORKS |= {"stable_baselines3", "sb3_contrib", "skrl", "rl_games"}
 MAY_IMPORT = {
