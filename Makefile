@@ -85,7 +85,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 $(RUNTIME_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RUNTIME_VENV)
-	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e ".[leapp,openvino,video]" pytest pytest-xdist hypothesis onnx
+	$(RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e ".[language,leapp,openvino,video]" pytest pytest-xdist hypothesis onnx
 	touch $@
 
 $(LEROBOT_STAMP): pyproject.toml constraints-lerobot.txt tools/setup_lerobot.sh tools/torchvision_operators.py

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import processing
 import support
 from ashore.errors import InputError, ManifestError, NonFiniteError
 from ashore.package import Package, Recording, write
@@ -14,6 +15,7 @@ from ashore.processors import Apply, build
 from ashore.runtime import load
 from ashore.spec import Artifact, Manifest, Port, Processor, Stage, State, Wire
 from ashore.verify import bench, replay
+from processing import LEROBOT
 
 PORT = Port(dtype="float32", shape=(1, 3))
 STATISTICS = {
@@ -112,6 +114,99 @@ def test_the_dtype_is_kept_and_the_argument_is_not_written_to(kind: str, mode: s
 def test_a_processor_that_cannot_work_is_refused(made: Stage, statistics: Any, message: str) -> None:
     with pytest.raises(ManifestError, match=message):
         build("here", made, lambda _: save_arrays(statistics))
+
+
+@pytest.mark.parametrize("mode", ["mean_std", "min_max", "quantiles", "quantile10"])
+@pytest.mark.parametrize("feature", ["vector", "image"])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_it_is_what_lerobot_computes_to_the_bit(feature: str, mode: str, rows: int) -> None:
+    """Also where a range is empty, or a std 0."""
+    values = LEROBOT[f"scale/{feature}/x"][:rows]
+    statistics = {key.removeprefix("scale/"): array for key, array in LEROBOT.items() if key.startswith("scale/")}
+    ports = processing.port("batch", *values.shape[1:])
+    for kind, direction, eps in (("normalize", "forward", 1e-8), ("denormalize", "inverse", 0.0)):
+        params = {"mode": mode, "statistics": feature} | ({"eps": eps} if mode == "mean_std" else {})
+        apply = processing.make(processing.stage(kind, {"x": ports}, {"y": ports}, ("a",), **params), statistics)
+        np.testing.assert_array_equal(apply({"x": values})["y"], LEROBOT[f"scale/{feature}/{mode}/{direction}"][:rows])
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_trim_drops_what_lies_beyond_the_statistics(rows: int) -> None:
+    chunk, short = processing.port("batch", 4, 5), processing.port("batch", 4, 3)
+    params = {"mode": "mean_std", "statistics": "x", "trim": True}
+    made = processing.stage("denormalize", {"x": chunk}, {"y": short}, ("a",), **params)
+    values = np.random.default_rng(0).normal(size=(rows, 4, 5)).astype(np.float32)
+    expected = values[..., :3] * (STATISTICS["x/std"] + np.float32(1e-8)) + STATISTICS["x/mean"]
+    np.testing.assert_array_equal(processing.make(made, STATISTICS)({"x": values})["y"], expected)
+
+
+def trimming(kind: str, before: Port, after: Port, **params: Any) -> Stage:
+    params = {"mode": "mean_std", "statistics": "x"} | params
+    return processing.stage(kind, {"x": before}, {"y": after}, ("a",), **params)
+
+
+@pytest.mark.parametrize(
+    ("made", "statistics", "message"),
+    [
+        (stage("normalize", mode="identity"), {}, "the mode is 'identity', so the stage would touch nothing; leave"),
+        (stage("normalize", mode="zscore"), {}, "Invalid enum value 'zscore' - at"),
+        (stage("normalize", mode="quantiles"), STATISTICS, r"holds no 'x/q01', but \['x/max', "),
+        (stage("normalize", mode="quantile10"), STATISTICS, "holds no 'x/q10'"),
+        (
+            stage("normalize", mode="mean_std"),
+            {"x/mean": np.zeros(3, np.float32), "x/std": np.ones(3, np.float32)},
+            r"those of values that are scaled already \(mean_std\), so the stage would touch nothing",
+        ),
+        (
+            stage("denormalize", mode="min_max"),
+            {"x/min": -np.ones(3, np.float32), "x/max": np.ones(3, np.float32)},
+            r"scaled already \(min_max\), so the stage would touch nothing",
+        ),
+        (
+            stage("denormalize", mode="mean_std", eps=0.0),
+            {**STATISTICS, "x/std": np.zeros(3, np.float32)},
+            "its statistics and eps give a scale of 0 or infinity",
+        ),
+        (
+            stage("normalize", processing.port(1, 3, 4, 4), mode="mean_std"),
+            {name: array[:2, None, None] for name, array in STATISTICS.items()},
+            r"'x/mean' is float32 \[2, 1, 1\]; .* the last axes of \[1, 3, 4, 4\], or \[channels, 1, 1\]",
+        ),
+        (
+            stage("normalize", processing.port(1, 3, 4, 4), mode="mean_std"),
+            {name: array[:, None] for name, array in STATISTICS.items()},
+            r"'x/mean' is float32 \[3, 1\]",
+        ),
+        (
+            trimming("normalize", processing.port(1, 5), processing.port(1, 3), trim=True),
+            STATISTICS,
+            "trim is for denormalize; before a network, use slice",
+        ),
+        (
+            trimming("denormalize", processing.port(1, 5), processing.port(1, 3)),
+            STATISTICS,
+            "input and an output of one",
+        ),
+        (
+            trimming("denormalize", PORT, PORT, trim=True),
+            STATISTICS,
+            r"expected trim to shorten the last axis, and no other, .* float32 \[1, 3\] to float32 \[1, 3\]",
+        ),
+        (
+            trimming("denormalize", processing.port("batch", 5), processing.port(1, 3), trim=True),
+            STATISTICS,
+            r"and no other, .*; got float32 \['batch', 5\] to float32 \[1, 3\]",
+        ),
+        (
+            trimming("denormalize", processing.port(1, 5), processing.port(1, 4), trim=True),
+            STATISTICS,
+            r"'x/mean' is float32 \[3\]; expected float32 and the last axes of \[1, 4\]",
+        ),
+    ],
+)
+def test_what_does_not_fit_or_would_touch_nothing_is_refused(made: Stage, statistics: Any, message: str) -> None:
+    with pytest.raises(ManifestError, match=message):
+        processing.make(made, save_arrays(statistics))
 
 
 def write_scaled(out: Path, **changes: Any) -> Package:

@@ -5,6 +5,7 @@ from ashore.package.golden import Golden, Recording, Tick, batch_of
 from ashore.package.provenance import collect_provenance
 from ashore.package.reading import Package, read
 from ashore.package.tensors import Array, Arrays, load_arrays, save_arrays
+from ashore.package.text import decode_text, encode_text
 from ashore.package.writing import add_files, pack, unpack, write
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "add_files",
     "batch_of",
     "collect_provenance",
+    "decode_text",
+    "encode_text",
     "load_arrays",
     "pack",
     "read",

@@ -31,6 +31,23 @@ def action_queue(where: str, stage: Stage, read: Read) -> Apply:
 
     ``left`` counts the actions of the queue that are still to come, 0 after a reset.
     """
+    steps = read_queue(where, stage)
+
+    def apply(inputs: Arrays) -> Arrays:
+        chunk, queue, left = inputs["chunk"], inputs["queue"], inputs["left"]
+        check_count("left", left, steps)
+        empty = left == 0
+        if empty.any():
+            queue = np.where(empty[:, None, None], chunk[:, :steps], queue)
+            left = np.where(empty, steps, left)
+        place = np.broadcast_to(steps - left, (len(queue),))  # one counter may serve all rows
+        return {"action": queue[np.arange(len(queue)), place], "queue_next": queue, "left_next": left - 1}
+
+    return apply
+
+
+def read_queue(where: str, stage: Stage) -> int:
+    """Check a stage that is `action_queue`, and give how many actions it executes of a chunk."""
     processor_of(where, stage)
     read_params(where, stage, Params)
     states = ("queue", "left")
@@ -47,15 +64,4 @@ def action_queue(where: str, stage: Stage, read: Read) -> Apply:
         expect(where, name, ports[name], (chunk.dtype,), (rows, steps, dim))
     expect(where, "action", ports["action"], (chunk.dtype,), (rows, dim))
     expect_counter(where, ports, "left", rows)
-
-    def apply(inputs: Arrays) -> Arrays:
-        chunk, queue, left = inputs["chunk"], inputs["queue"], inputs["left"]
-        check_count("left", left, steps)
-        empty = left == 0
-        if empty.any():
-            queue = np.where(empty[:, None, None], chunk[:, :steps], queue)
-            left = np.where(empty, steps, left)
-        place = np.broadcast_to(steps - left, (len(queue),))  # one counter may serve all rows
-        return {"action": queue[np.arange(len(queue)), place], "queue_next": queue, "left_next": left - 1}
-
-    return apply
+    return steps

@@ -6,10 +6,12 @@ that a step computes and nothing else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 
 from ashore.errors import ManifestError
 from ashore.package import Arrays
@@ -40,7 +42,9 @@ def processor_of(where: str, stage: Stage, assets: int = 0) -> Processor:
     if processor is None:
         raise ManifestError(f"{where}: expected a stage with a processor")
     if len(processor.assets) != assets:
-        raise ManifestError(f"{where}: expected {assets or 'no'} assets, got {list(processor.assets)}")
+        raise ManifestError(
+            f"{where}: expected {assets or 'no'} asset{'s' * (assets != 1)}, got {list(processor.assets)}"
+        )
     return processor
 
 
@@ -92,6 +96,19 @@ def length(where: str, name: str, port: Port, axis: int) -> int:
     if dim == "batch":
         raise ManifestError(f"{where}: {name!r} has the shape {list(port.shape)}; expected the batch axis first")
     return dim
+
+
+def check_value(where: str, name: str, value: float, dtype: DType) -> None:
+    """Raise unless a dtype can hold a parameter; it would become another value, or an infinity."""
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        held = math.isfinite(value) and abs(value) <= float(np.finfo(kind).max)
+    elif kind.kind == "b":
+        held = value in (0, 1)
+    else:
+        held = value == int(value) and np.iinfo(kind).min <= value <= np.iinfo(kind).max
+    if not held:
+        raise ManifestError(f"{where}: params: {name} {value} cannot be held by {dtype}")
 
 
 def nothing_to_do(where: str, why: str) -> ManifestError:

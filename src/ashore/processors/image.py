@@ -6,14 +6,23 @@ Cameras give bytes, row by row, with the channels last; networks take float32 wi
 
 from __future__ import annotations
 
-import math
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ashore.errors import ManifestError
 from ashore.package import Arrays
-from ashore.processors.contract import Apply, Params, Read, expect, nothing_to_do, one_each, processor_of, read_params
+from ashore.processors.contract import (
+    Apply,
+    Params,
+    Read,
+    check_value,
+    expect,
+    nothing_to_do,
+    one_each,
+    processor_of,
+    read_params,
+)
 from ashore.spec import Stage
 
 
@@ -69,7 +78,9 @@ def read_conversion(where: str, stage: Stage) -> Conversion:
     expect(where, target, other, ("float32",), shape)
     low, high = params.range
     span = high - low
-    if not (math.isfinite(low) and math.isfinite(span)) or span == 0:
+    for bound in (low, high, span):
+        check_value(where, "range", bound, "float32")
+    if span == 0:
         raise ManifestError(f"{where}: params: range {list(params.range)} is no range")
     if (port.dtype, params.layout, low, high) == ("float32", "chw", 0.0, 1.0):
         raise nothing_to_do(where, "float32 images with the channels first have the range [0, 1] already")

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from ashore.errors import ManifestError
 from ashore.package import Arrays
-from ashore.processors.contract import Apply, Params, Read, expect, nothing_to_do, one_each, processor_of, read_params
+from ashore.processors.contract import (
+    Apply,
+    Params,
+    Read,
+    check_value,
+    expect,
+    nothing_to_do,
+    one_each,
+    processor_of,
+    read_params,
+)
 from ashore.spec import Stage
 
 
@@ -56,18 +65,5 @@ def read_padding(where: str, stage: Stage) -> Padding:
         raise nothing_to_do(where, f"the last axis has {after} elements before and after")
     if after < before:
         raise ManifestError(f"{where}: {after} elements do not hold {before}; use slice")
-    _check_value(where, params.value, port.dtype)
+    check_value(where, "value", params.value, port.dtype)
     return Padding(source, target, after - before, params.value)
-
-
-def _check_value(where: str, value: float, dtype: str) -> None:
-    """A value that the dtype cannot hold would become another, or an infinity."""
-    kind = np.dtype(dtype)
-    if kind.kind == "f":
-        fits = math.isfinite(value) and abs(value) <= float(np.finfo(kind).max)
-    elif kind.kind == "b":
-        fits = value in (0, 1)
-    else:
-        fits = value == int(value) and np.iinfo(kind).min <= value <= np.iinfo(kind).max
-    if not fits:
-        raise ManifestError(f"{where}: params: value {value} cannot be held by {dtype}")

@@ -13,9 +13,12 @@ from ashore.processors.history import history
 from ashore.processors.image import image
 from ashore.processors.normalize import denormalize, normalize
 from ashore.processors.pad import pad
+from ashore.processors.prompt import prompt
 from ashore.processors.relative import absolute_actions, relative_actions
+from ashore.processors.resize import resize, resize_with_pad
 from ashore.processors.slice import slice_array
 from ashore.processors.temporal_ensemble import temporal_ensemble
+from ashore.processors.tokenize import tokenize
 from ashore.spec import Stage
 
 PROCESSORS: Mapping[str, Builder] = {
@@ -26,9 +29,13 @@ PROCESSORS: Mapping[str, Builder] = {
     "image": image,
     "normalize": normalize,
     "pad": pad,
+    "prompt": prompt,
     "relative_actions": relative_actions,
+    "resize": resize,
+    "resize_with_pad": resize_with_pad,
     "slice": slice_array,
     "temporal_ensemble": temporal_ensemble,
+    "tokenize": tokenize,
 }
 
 PLUGINS = Plugins("ashore.processors", "processor", ManifestError)
