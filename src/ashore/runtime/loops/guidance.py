@@ -18,6 +18,7 @@ import numpy as np
 
 from ashore.errors import InputError, ManifestError
 from ashore.package import Array
+from ashore.runtime.loops.spacing import evenly
 from ashore.runtime.memory import aligned_zeros
 from ashore.spec import Dim, Port
 
@@ -77,7 +78,9 @@ class Guide:
         self._delay = inputs[params.delay]
         self._length = inputs[params.prev_length]
         self._rows = sample.shape[1]
-        self._weights = aligned_zeros("float32", (1, self._rows, 1))
+        self._by_row = np.zeros(self._rows, np.float32)
+        # Written out for every element: a product with an array that must be broadcast takes twice the time.
+        self._weights = aligned_zeros("float32", sample.shape)
         self._made_for: tuple[int, int] | None = None
         self._correct = _correction(sample, velocity, inputs[params.prev_chunk], self._weights)
 
@@ -96,7 +99,8 @@ class Guide:
         extent = min(delay, end), end
         if extent != self._made_for:
             self._made_for = None  # whatever interrupts it
-            weigh(self._weights[0, :, 0], self._params.schedule, *extent)
+            weigh(self._by_row, self._params.schedule, *extent)
+            self._weights[...] = self._by_row[:, None]
             self._made_for = extent
         return self._correct
 
@@ -115,7 +119,7 @@ def weigh(weights: Array, schedule: Schedule, start: int, end: int) -> None:
     if schedule == "ones":
         weights[start:end] = 1
     elif schedule != "zeros" and end > start:
-        ramp = np.linspace(1, 0, end - start + 2)[1:-1].astype(np.float32)
+        ramp = evenly(1, 0, end - start + 2)[1:-1]
         weights[start:end] = ramp if schedule == "linear" else ramp * np.expm1(ramp) / np.float32(math.e - 1)
 
 

@@ -8,13 +8,14 @@ from typing import TypeAlias
 from ashore.errors import ManifestError, suggestion
 from ashore.runtime.backend import Session
 from ashore.runtime.loops.body import Body
+from ashore.runtime.loops.diffusion import ddim, ddpm
 from ashore.runtime.loops.flow import flow
 from ashore.spec import Stage
 
 LoopBuilder: TypeAlias = Callable[[str, Stage, Sequence[Body]], Session]
 """What to call the stage in an error, the stage, and what it runs -> a session like that of any other stage."""
 
-LOOPS: Mapping[str, LoopBuilder] = {"flow": flow}
+LOOPS: Mapping[str, LoopBuilder] = {"ddim": ddim, "ddpm": ddpm, "flow": flow}
 
 
 def open_loop(where: str, stage: Stage, bodies: Sequence[Body]) -> Session:
