@@ -76,10 +76,7 @@ def _text(where: str, value: object, shape: Sequence[int]) -> object:
     texts = [value] if isinstance(value, str) else list(cast("Sequence[str]", value))
     if len(texts) != shape[0]:
         raise InputError(f"{where}: expected {shape[0]} texts, got {len(texts)}")
-    try:
-        return encode_text(texts, shape[1])
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
+    return encode_text(texts, shape[1], where)
 
 
 def _noise(

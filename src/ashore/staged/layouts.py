@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from ashore.errors import ExportError
-from ashore.runtime.loops import LOOPS
-from ashore.spec import NOISE, Port, Runner, Stage
+from ashore.errors import ExportError, ManifestError
+from ashore.runtime.loops import LOOPS, feeds, find_loop
+from ashore.spec import NOISE, Dim, Port, Runner, Stage
 from ashore.staged.exportable import ExportInputs
 from ashore.staged.pipeline import Pipeline
 from ashore.staged.stages import Captured
@@ -23,12 +23,6 @@ ALIASES: Mapping[str, str] = {"kv_cache_flow": "flow"}
 """Inference type -> the runner that it is: a flow is the same whether what it looks at is a cache or not."""
 
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {"flow": {"t_start": 1.0, "t_end": 0.0}}
-_FED: Mapping[str, Mapping[str, str]] = {
-    "flow": {"sample": "x_t", "time": "timestep", "noise": "noise"},
-    "ddpm": {"sample": "sample", "time": "timestep", "noise": "noise"},
-    "ddim": {"sample": "sample", "time": "timestep", "noise": "noise"},
-}
-"""Runner -> what it feeds itself, by the parameters that name it, and their defaults."""
 
 
 def lay_out(
@@ -47,13 +41,14 @@ def lay_out(
         inputs: stage -> what its ports take.
         params: of the runner.
     """
-    kind = ALIASES.get(inference, inference)
-    if kind == SINGLE:
-        bodies: dict[str, Captured] = {}
-    elif kind in LOOPS:
+    kind, bodies = ALIASES.get(inference, inference), dict[str, Captured]()
+    if kind != SINGLE:
+        try:
+            find_loop(kind)
+        except ManifestError as error:
+            known = sorted([SINGLE, *ALIASES, *LOOPS])
+            raise ExportError(f"unknown inference type {inference!r}; there are {known} ({error})") from error
         bodies = {name: one for name, one in captured.items() if name == BODY} or dict(list(captured.items())[-1:])
-    else:
-        raise ExportError(f"unknown inference type {inference!r}; there are {sorted([SINGLE, *ALIASES, *LOOPS])}")
     last = ""
     for name, one in captured.items():
         pipeline.files |= one.files
@@ -83,39 +78,42 @@ def _loop(
 ) -> None:
     ((name, body),) = bodies.items()
     own = {**_DEFAULTS.get(kind, {}), **params}
-    fed = {key: own.get(key, port) for key, port in _FED[kind].items()}
-    if fed["sample"] not in body.stage.inputs or fed["time"] not in body.stage.inputs:
+    fed = {key: own.get(key, port) for key, port in feeds(kind).items()}
+    written = [fed[key] for key in ("sample", "time") if key in fed]
+    missing = [port for port in written if port not in body.stage.inputs]
+    if missing:
         raise ExportError(
-            f"stage {name!r}: expected the inputs {fed['sample']!r} and {fed['time']!r}, got "
-            f"{sorted(body.stage.inputs)}"
+            f"stage {name!r}: expected the inputs {written} for the runner {kind!r}, got {sorted(body.stage.inputs)}"
         )
-    sample = body.stage.inputs[fed["sample"]]
-    noise = Port(dtype="float32", shape=sample.shape, kind=NOISE, description="standard normal")
-    context = {
-        port: (inputs[name].features or {}).get(port, port)
-        for port in body.stage.inputs
-        if port not in (fed["sample"], fed["time"])
-    }
+    features = inputs[name].features or {}
+    context = {port: features.get(port, port) for port in body.stage.inputs if port not in written}
     ports = {port: body.stage.inputs[port] for port in context}
-    drawn = {fed["noise"]: noise}
-    if kind == "ddpm":
-        steps = int(own["num_inference_steps"]) - 1
-        if steps:
-            drawn["step_noise"] = msgspec.structs.replace(noise, shape=(steps, *sample.shape))
-    if "guidance" in own:
-        chunk, count = Port(dtype="float32", shape=sample.shape), Port(dtype="int64", shape=(1,))
-        guided = {"prev_chunk": chunk, "prev_length": count, "delay": count}
-        for port, one in guided.items():
+    made = body.stage.outputs
+    if "sample" in fed:
+        sample = body.stage.inputs[fed["sample"]].shape
+        made = {ACTION: Port(dtype="float32", shape=sample)}
+        for port, one in _further_inputs(kind, own, fed, sample).items():
             pipeline.add_input(port, one)
-            context[port], ports[port] = port, one
-    for port, one in drawn.items():
-        pipeline.add_input(port, one)
-        context[port], ports[port] = port, msgspec.structs.replace(one, kind=None, description=None)
+            context[port], ports[port] = port, Port(dtype=one.dtype, shape=one.shape)
+    if ACTION not in made:
+        raise ExportError(f"stage {name!r}: expected an output {ACTION!r}, got {sorted(made)}")
     pipeline.stages[name] = msgspec.structs.replace(body.stage, rate="loop")
-    generate = Stage(
-        rate="policy",
-        inputs=ports,
-        outputs={ACTION: Port(dtype="float32", shape=sample.shape)},
-        runner=Runner(type=kind, params=own, stages=(name,)),
-    )
-    pipeline.add_stage("generate", generate, context, {ACTION: ACTION}, {})
+    runner = Runner(type=kind, params=own, stages=(name,))
+    generate = Stage(rate="policy", inputs=ports, outputs=made, runner=runner)
+    pipeline.add_stage("generate", generate, context, {port: port for port in made}, {})
+
+
+def _further_inputs(
+    kind: str, params: Mapping[str, Any], fed: Mapping[str, str], sample: tuple[Dim, ...]
+) -> dict[str, Port]:
+    """What the package takes for a loop, besides what the body looks at."""
+    found: dict[str, Port] = {}
+    if "guidance" in params:
+        found["prev_chunk"] = Port(dtype="float32", shape=sample, description="what is left of the chunk before")
+        found["prev_length"] = Port(dtype="int64", shape=(1,), description="how many of its actions there are")
+        found["delay"] = Port(dtype="int64", shape=(1,), description="how many of them are executed meanwhile")
+    if "noise" in fed:
+        found[fed["noise"]] = Port(dtype="float32", shape=sample, kind=NOISE)
+    if kind == "ddpm":
+        found["step_noise"] = Port(dtype="float32", shape=(params["num_inference_steps"], *sample), kind=NOISE)
+    return found
