@@ -173,7 +173,7 @@ def _prompt(pipeline: Pipeline, spec: dict[str, Any]) -> None:
     text = spec.get("text", "task")
     before = pipeline.port(text)
     made = _changed(before, shape=(before.shape[0], spec.get("width", 2048)))
-    inputs = {"text": text} | ({"state": spec["state"]} if spec.get("state") else {})
+    inputs = {"task": text} | ({"state": spec["state"]} if spec.get("state") else {})
     pipeline.process("prompt", inputs, {"prompt": (text, made)}, params=params)
 
 
@@ -194,8 +194,15 @@ def _tokenize(pipeline: Pipeline, spec: dict[str, Any]) -> None:
     )
 
 
+def _output(pipeline: Pipeline, spec: dict[str, Any]) -> None:
+    """Nothing is computed: the value that a feature has here is an output of the package too."""
+    (feature,) = _features(spec)
+    pipeline.add_output(spec["name"], feature)
+
+
 _SPECIAL: Mapping[str, Callable[[Pipeline, dict[str, Any]], None]] = {
     "rename": _rename,
+    "output": _output,
     "history": _history,
     "temporal_ensemble": _temporal_ensemble,
     "action_queue": _action_queue,

@@ -1,0 +1,8 @@
+"""LeRobot's policies as packages, from the folders that its training writes. Using this imports LeRobot."""
+
+from __future__ import annotations
+
+from ashore.integrations.lerobot.checkpoint import Checkpoint, load_checkpoint
+from ashore.integrations.lerobot.exporting import export_lerobot
+
+__all__ = ["Checkpoint", "export_lerobot", "load_checkpoint"]
