@@ -137,7 +137,8 @@ def _example(exportable: Exportable, given: Observation | None, include_normaliz
 
 def _more(exportable: Exportable, manifest: Manifest) -> Iterable[Observation]:
     """What the policy itself says a robot may see."""
-    return getattr(exportable, "imagine", lambda manifest: ())(manifest)
+    imagine = getattr(exportable, "imagine", None)
+    return () if imagine is None else imagine(manifest)
 
 
 def _check(exportable: Exportable, package: Package, options: ExportOptions) -> dict[str, Any]:

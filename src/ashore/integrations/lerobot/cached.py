@@ -148,9 +148,7 @@ def check_precision(policy: Any) -> None:
         )  # fmt: skip
 
 
-def with_missing(
-    images: Sequence[torch.Tensor], missing: int
-) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def with_missing(images: Sequence[torch.Tensor], missing: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """The images and their masks, and black ones that are masked for the cameras that a robot does not have."""
     masks = [torch.ones(1, dtype=torch.bool) for _ in images] + [torch.zeros(1, dtype=torch.bool)] * missing
     return [*images, *(torch.ones_like(images[-1]) * -1 for _ in range(missing))], masks

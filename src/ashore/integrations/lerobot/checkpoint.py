@@ -1,4 +1,4 @@
-"""A folder that LeRobot's training wrote: configuration, weights, processors. All of it is checked before it is used."""
+"""A folder that LeRobot's training wrote: configuration, weights, processors; checked before they are used."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ def _check_keys(weights: Path, keys: set[str], policy: Any) -> None:
 
 def _unwrap(policy: Any) -> None:
     """A compiled network computes what the network itself computes, and takes a compiler."""
-    unet = getattr(getattr(policy, "diffusion", None), "unet", None)
-    if hasattr(unet, "_orig_mod"):
-        policy.diffusion.unet = unet._orig_mod
+    inner = getattr(getattr(getattr(policy, "diffusion", None), "unet", None), "_orig_mod", None)
+    if inner is not None:
+        policy.diffusion.unet = inner
 
 
 def _as_tensors(statistics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

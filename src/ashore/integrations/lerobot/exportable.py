@@ -60,6 +60,8 @@ class LeRobotExport:
     """
 
     def __init__(self, policy: Any, kind: str, pipelines: Pipelines | None = None, *, guided: bool = False) -> None:
+        if guided and kind not in _TOLD:
+            raise ExportError(f"{type(policy).__name__}: guidance: real-time chunking is for flows; leave it out")
         self.policy = policy
         self.config = policy.config
         self.guided = guided
@@ -86,7 +88,7 @@ class LeRobotExport:
         return {old: new for one in maps for old, new in one.items() if new in self.config.input_features}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """What a robot has to give, by its own names -> the shape of one of it; images are (channels, height, width)."""
+        """What a robot has to give, by its own names -> the shape of one of it; images have the channels first."""
         own = {new: old for old, new in self.renamed.items()}
         images = [name for name in self.config.image_features if _EMPTY not in name]
         vectors = [name for name in _VECTORS.get(self.kind, (STATE,)) if name in self.config.input_features]
@@ -154,7 +156,7 @@ class LeRobotExport:
         return [*images, *first.specs, *plan.before], [*plan.after, *last.specs]
 
     def imagine(self, manifest: Manifest) -> Iterator[Observation]:
-        """What a robot may see: values where those of the data lie. Elsewhere a joint that never moved would explode."""
+        """What a robot may see, with values like those of the data: off them, a joint that never moved explodes."""
         generator = np.random.default_rng(3)
         ranges = self._all()[1].ranges
         while True:
@@ -164,7 +166,7 @@ class LeRobotExport:
         """Compare a package with LeRobot's own pipeline, from what a camera gives to what a motor is told."""
         plan, first, _ = self._all()
         about = {"policy": self.config.type, "version": version("lerobot")}
-        return {"lerobot": about | ({} if self.guided else compare(package, self, plan, first.ranges, **tolerances))}
+        return {"lerobot": about | compare(package, self, plan, first.ranges, **tolerances)}
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -173,7 +175,7 @@ class LeRobotExport:
         if self._pipelines is None:
             if self._scaling:
                 raise InputError(
-                    f"{type(self.policy).__name__}: no statistics are known to scale its observations and actions with; "
+                    f"{type(self.policy).__name__}: no statistics are known to scale observations and actions with; "
                     f"set policy.config.stats, load it from a folder with policy_preprocessor.json, or say "
                     f"include_normalization=False"
                 )

@@ -65,7 +65,7 @@ def plan(policy: Any, seen: Seen, tokens: int) -> Plan:
         Prefixing(policy, library, seen.missing_images),
         {},
         tokens,
-        {name: (3, height, width) for name in seen.images},
+        dict.fromkeys(seen.images, (3, height, width)),
         before,
         int(config.num_inference_steps),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,8 @@ TOKENIZER = "tokenizer.json"
 _PI05_TEMPLATE = "Task: {task}, State: {state};\nAction: "
 _FORMS = (None, "float32")
 
+Step: TypeAlias = Callable[["Translation", Any], None]
+
 
 @dataclass
 class Translation:
@@ -31,6 +33,9 @@ class Translation:
 
     used: frozenset[str]
     """The features that the policy reads or gives; what else a pipeline works on does not matter."""
+
+    lengths: Mapping[str, int]
+    """Observation -> the length of its vector."""
 
     scaling: bool
     """Whether features are scaled."""
@@ -67,21 +72,25 @@ def translate(
         lengths: observation -> the length of its vector.
         scaling: whether features are scaled in the package.
     """
-    first, last = Translation(used, scaling), Translation(frozenset({ACTION}), scaling)
-    _all(first, before, _BEFORE, "preprocessor", lengths)
-    _all(last, after, _AFTER, "postprocessor", lengths)
+    first, last = Translation(used, lengths, scaling), Translation(frozenset({ACTION}), {}, scaling)
+    _all(first, before, _BEFORE, "preprocessor")
+    _all(last, after, _AFTER, "postprocessor")
     return first, last
 
 
 def check_names(preprocessor: Sequence[str], postprocessor: Sequence[str]) -> None:
     """Refuse steps that are not known, by their names, before anything is loaded."""
-    for where, names, known in (("preprocessor", preprocessor, _BEFORE), ("postprocessor", postprocessor, _AFTER)):
-        for name in names:
-            if name not in known:
-                raise ExportError(
-                    f"policy_{where}.json: the step {name!r} cannot be carried into a package; known are "
-                    f"{sorted(known)}; do what it does before or after the package"
-                )
+    _check("preprocessor", preprocessor, _BEFORE)
+    _check("postprocessor", postprocessor, _AFTER)
+
+
+def _check(where: str, names: Sequence[str], known: Mapping[str, Step]) -> None:
+    for name in names:
+        if name not in known:
+            raise ExportError(
+                f"policy_{where}.json: the step {name!r} cannot be carried into a package; known are {sorted(known)}; "
+                f"do what it does before or after the package"
+            )
 
 
 def statistics_file(*parts: Translation) -> dict[str, bytes]:
@@ -90,22 +99,17 @@ def statistics_file(*parts: Translation) -> dict[str, bytes]:
     return {"stats.safetensors": save_arrays(arrays)} if arrays else {}
 
 
-Step = Callable[[Translation, Any, Mapping[str, int]], None]
-
-
-def _all(
-    made: Translation, steps: Sequence[Any], known: Mapping[str, Step], where: str, lengths: Mapping[str, int]
-) -> None:
-    check_names(*([name_of(one) for one in steps] if where == name else [] for name in ("preprocessor", "postprocessor")))
+def _all(made: Translation, steps: Sequence[Any], known: Mapping[str, Step], where: str) -> None:
+    _check(where, [name_of(one) for one in steps], known)
     for step in steps:
-        known[name_of(step)](made, step, lengths)
+        known[name_of(step)](made, step)
 
 
-def _nothing(made: Translation, step: Any, lengths: Mapping[str, int]) -> None:
+def _nothing(made: Translation, step: Any) -> None:
     """The step only matters to torch, or to batches; a package has both right already."""
 
 
-def _rename(made: Translation, step: Any, lengths: Mapping[str, int]) -> None:
+def _rename(made: Translation, step: Any) -> None:
     renamed = {old: new for old, new in step.rename_map.items() if new in made.used and old != new}
     if renamed and made.specs:
         raise ExportError("rename_observations_processor: expected it first in the preprocessor")
@@ -114,19 +118,19 @@ def _rename(made: Translation, step: Any, lengths: Mapping[str, int]) -> None:
         made.specs.append({"type": "rename", "features": renamed})
 
 
-def _device(made: Translation, step: Any, lengths: Mapping[str, int]) -> None:
+def _device(made: Translation, step: Any) -> None:
     if step.float_dtype not in _FORMS:
         raise ExportError(
-            f"device_processor: float_dtype {step.float_dtype!r}: a package computes in float32; save the pipeline with "
-            f"float_dtype null"
+            f"device_processor: float_dtype {step.float_dtype!r}: a package computes in float32; save the "
+            f"pipeline with float_dtype null"
         )
 
 
-def _normalize(made: Translation, step: Any, lengths: Mapping[str, int]) -> None:
+def _normalize(made: Translation, step: Any) -> None:
     _scale(made, step, "normalize", getattr(step, "normalize_observation_keys", None))
 
 
-def _unnormalize(made: Translation, step: Any, lengths: Mapping[str, int]) -> None:
+def _unnormalize(made: Translation, step: Any) -> None:
     _scale(made, step, "denormalize", None)
 
 
@@ -162,13 +166,13 @@ def _scale(made: Translation, step: Any, kind: str, chosen: Any) -> None:
         )
 
 
-def _newline(made: Translation, step: Any, lengths: Mapping[str, int]) -> None:
+def _newline(made: Translation, step: Any) -> None:
     made.specs.append({"type": "prompt", "newline": True})
 
 
-def _pi05_prompt(made: Translation, step: Any, lengths: Mapping[str, int]) -> None:
+def _pi05_prompt(made: Translation, step: Any) -> None:
     _expect_task(step)
-    width = lengths.get(STATE)
+    width = made.lengths.get(STATE)
     if width is None:
         raise ExportError(f"{name_of(step)}: the prompt holds the state, and the policy has none")
     if width < step.max_state_dim:
@@ -176,7 +180,7 @@ def _pi05_prompt(made: Translation, step: Any, lengths: Mapping[str, int]) -> No
     made.specs.append({"type": "prompt", "template": _PI05_TEMPLATE, "clean": True, "state": STATE})
 
 
-def _tokenize(made: Translation, step: Any, lengths: Mapping[str, int]) -> None:
+def _tokenize(made: Translation, step: Any) -> None:
     _expect_task(step)
     if step.padding not in ("max_length", "longest"):
         raise ExportError(f"tokenizer_processor: padding {step.padding!r}; expected 'max_length' or 'longest'")
@@ -207,7 +211,9 @@ def _tokenize(made: Translation, step: Any, lengths: Mapping[str, int]) -> None:
 
 def _expect_task(step: Any) -> None:
     if step.task_key != TASK:
-        raise ExportError(f"{name_of(step)}: task_key {step.task_key!r}: expected {TASK!r}, which is what robots are given")
+        raise ExportError(
+            f"{name_of(step)}: task_key {step.task_key!r}: expected {TASK!r}, which is what robots are given"
+        )
 
 
 def _value(mode: Any) -> str:

@@ -31,6 +31,11 @@ Draws: TypeAlias = Callable[[Arrays], Sequence[Draw]]
 """The noise that a package is given -> what LeRobot would have drawn, in order, to compute the same."""
 
 
+def no_draws(noise: Arrays) -> Sequence[Draw]:  # noqa: ARG001
+    """Of a policy without chance."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Plan:
     """How a policy is exported, but for the processors that were saved beside it."""
@@ -50,7 +55,7 @@ class Plan:
     params: Mapping[str, Any] = field(default_factory=dict)
     """Of the runner."""
 
-    draws: Draws = lambda noise: ()
+    draws: Draws = no_draws
 
 
 @dataclass(frozen=True)

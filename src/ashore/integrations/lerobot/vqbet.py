@@ -28,9 +28,7 @@ class Choices(TorchFunctionMode):
         super().__init__()
         self.left = list(exponential)
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Replace ``torch.multinomial(p, 1)``."""
         if func is torch.multinomial:
             return torch.argmax(args[0] / self.left.pop(0), dim=-1, keepdim=True)
