@@ -46,7 +46,8 @@ def add_loop(
         sample = body.inputs[fed["sample"]].shape
         made = {ACTION: Port(dtype="float32", shape=sample)}
         for port, one in _further_inputs(kind, own, fed, sample).items():
-            pipeline.add_input(port, one)
+            if port not in pipeline.features:  # or something was made of it
+                pipeline.add_input(port, one)
             context[port], ports[port] = port, Port(dtype=one.dtype, shape=one.shape)
     if ACTION not in made:
         raise ExportError(f"stage {name!r}: expected an output {ACTION!r}, got {sorted(made)}")

@@ -45,6 +45,11 @@ class Pipeline:
         """Everything that has a value."""
         return self._values.keys()
 
+    @property
+    def assets(self) -> set[str]:
+        """The files that processors read."""
+        return {path for stage in self.stages.values() if stage.processor for path in stage.processor.assets}
+
     def port(self, feature: str) -> Port:
         """What the newest value of a feature is."""
         return self._value(feature)[1]

@@ -204,8 +204,15 @@ def _tokenize(pipeline: Pipeline, spec: dict[str, Any]) -> None:
     )
 
 
+def _output(pipeline: Pipeline, spec: dict[str, Any]) -> None:
+    """Nothing is computed: the value that a feature has here is an output of the package too."""
+    (feature,) = _features(spec)
+    pipeline.add_output(spec["name"], feature)
+
+
 _SPECIAL: Mapping[str, Callable[[Pipeline, dict[str, Any]], None]] = {
     "rename": _rename,
+    "output": _output,
     "history": _history,
     "temporal_ensemble": _temporal_ensemble,
     "action_queue": _action_queue,

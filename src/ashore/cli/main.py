@@ -376,6 +376,41 @@ _simulator_commands("isaaclab")
 add_commands(exporting)
 
 
+@exporting.command("lerobot")
+def export_lerobot(
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT_DIR", help="What save_pretrained wrote, or a training step with it.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PKG", help="The package.", show_default="beside the checkpoint")
+    ] = None,
+    backend: Annotated[Literal["onnx", "openvino"], typer.Option(help="What the stages are written for.")] = "onnx",
+    images: Annotated[
+        Literal["uint8_hwc", "float_chw"],
+        typer.Option(help="What the robot gives: as cameras have them, or as LeRobot's datasets have them."),
+    ] = "uint8_hwc",
+    guidance: Annotated[
+        bool, typer.Option("--guidance", help="Of flows: real-time chunking, as the policy is configured.")
+    ] = False,
+    plugin: Annotated[
+        list[str] | None, typer.Option(metavar="MODULE", help="A module with a policy of your own, to import first.")
+    ] = None,
+    no_graph: Annotated[bool, typer.Option("--no-graph", help="Draw no picture.")] = False,
+    atol: Annotated[float, typer.Option(help="Absolute tolerance of what is verified.")] = 1e-5,
+    rtol: Annotated[float, typer.Option(help="Relative tolerance.")] = 1e-5,
+    allow: Annotated[list[str] | None, typer.Option(metavar="FINDING", help="A finding that may be there.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Export a LeRobot policy with its processors: ACT, Diffusion, VQ-BeT, SmolVLA, pi0.5."""
+    from ashore.cli.learning import run_export
+
+    options = {
+        "backend": backend, "images": images, "guidance": guidance, "picture": not no_graph, "atol": atol,
+        "rtol": rtol, "allow": allow or (),
+    }  # fmt: skip
+    run_export(checkpoint, out, plugins=plugin or (), options=options, as_json=as_json)
+
+
 def main() -> None:
     """Run the command line; what Ashore refuses becomes one message and exit code 3."""
     for stream in (sys.stdout, sys.stderr):

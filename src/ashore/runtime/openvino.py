@@ -43,6 +43,9 @@ _DTYPES = {
 _CARRIERS = {"Constant", "Convert"}
 """Operations that compute nothing, and may have float64 to begin with or in passing."""
 
+_UNFUSED = {"Mish"}
+"""Operations that OpenVINO fuses with others on the CPU, and then refuses, since it has no fused form of them."""
+
 _WIDE = {"int64", "uint32", "uint64"}
 _LARGEST = np.iinfo(np.int32)
 _PLACE = re.compile(r"^(Exception from \S+:|Check '.*' failed at \S+:)$")
@@ -81,7 +84,9 @@ class OpenvinoBackend:
             raise BackendError(
                 f"{where}: {narrowed} is float64, which OpenVINO computes as float32; run it on another backend"
             )
-        return OpenvinoSession(self._ov, self._core, where, model, device, _properties(device, options), list(expected))
+        return OpenvinoSession(
+            self._ov, self._core, where, model, device, _properties(device, options, model), list(expected)
+        )
 
 
 class OpenvinoSession:
@@ -173,7 +178,7 @@ def _device(core: Any, asked: str | None, where: str) -> str:
     return wanted
 
 
-def _properties(device: str, options: Options) -> dict[str, Any]:
+def _properties(device: str, options: Options, model: Any) -> dict[str, Any]:
     chosen: dict[str, Any] = {
         "INFERENCE_PRECISION_HINT": "f32",
         "EXECUTION_MODE_HINT": "ACCURACY",  # nor quantise on the way
@@ -182,6 +187,8 @@ def _properties(device: str, options: Options) -> dict[str, Any]:
     }
     if device == "CPU":
         chosen |= {"INFERENCE_NUM_THREADS": options.threads, "ENABLE_CPU_PINNING": False}
+        if _UNFUSED & {op.get_type_name() for op in model.get_ops()}:
+            chosen["SNIPPETS_MODE"] = "DISABLE"
     return chosen | dict(options.properties or {})
 
 

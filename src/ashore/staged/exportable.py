@@ -25,14 +25,24 @@ class ExportInputs:
     features: Mapping[str, str] | None = None
     """Input -> the feature, or the output of an earlier module, that it takes; left out, they have the same name."""
 
+    noise: Sequence[str] = ()
+    """The inputs that are standard normal numbers, drawn for each decision."""
+
 
 @runtime_checkable
 class Exportable(Protocol):
     """A policy that says by itself how it is exported.
 
-    Two more methods are used where they are there: ``get_runner_params()``, a dict with what the inference type needs
-    (``num_steps``, ``chunk_size``, ``n_action_steps`` …; else they are looked up in ``config``), and
-    ``export_assets()``, file name -> bytes or a path.
+    More methods are used where they are there:
+
+    - ``get_runner_params()``: a dict with what the inference type needs (``num_steps``, ``chunk_size``,
+      ``n_action_steps`` …; else they are looked up in ``config``).
+    - ``export_assets()``: file name -> bytes or a path. Files that no processor reads are left out.
+    - ``prepare_example(example_batch, include_normalization=…)``, the first to be called: what a robot gives, from what
+      people have, or from None.
+    - ``imagine(manifest)``: observations without end to try the package on, where inputs near the example would not do.
+    - ``check_package(package, atol=…, rtol=…)``, called with the package before it is written: compares it with
+      something else, and raises `ExportError` or returns what shall be in the metadata.
     """
 
     def get_inference_type(self) -> str:

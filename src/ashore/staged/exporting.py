@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from ashore.capture.options import ExportOptions, check_name
 from ashore.errors import ExportError, InputError
 from ashore.package import Package, write
 from ashore.package.provenance import collect_provenance
-from ashore.spec import ACTION_QUEUE, SINGLE_PASS, TEXT, Port, Runner
+from ashore.spec import ACTION_QUEUE, NOISE, SINGLE_PASS, TEXT, Manifest, Port, Runner
 from ashore.staged.exportable import Exportable, ExportInputs, Observation, ProcessorSpec
 from ashore.staged.layouts import lay_out
 from ashore.staged.proof import prove
@@ -31,6 +33,8 @@ TEXT_BYTES = 512
 _TOOLS = ("torch", "onnx", "onnxscript", "numpy")
 _CONFIGURED = ("chunk_size", "n_action_steps", "num_inference_steps", "num_steps")
 _ADAPTERS: list[Callable[[object], Exportable | None]] = []
+_KNOWN: Mapping[str, str] = {"lerobot": "ashore.integrations.lerobot.exportable"}
+"""Where a policy's class comes from -> the module with the adapter for it, imported for such a policy only."""
 
 
 def adapts(adapter: Callable[[object], Exportable | None]) -> Callable[[object], Exportable | None]:
@@ -44,7 +48,7 @@ def export_policy(
     out: str | Path,
     backend: str = "onnx",
     *,
-    example_batch: Observation,
+    example_batch: Observation | None = None,
     include_normalization: bool = True,
     observations: Sequence[Observation] = (),
     **options: Any,
@@ -56,7 +60,7 @@ def export_policy(
         out: where the package goes.
         backend: the exporter of the modules: ``onnx``, ``openvino``, or another of `ashore.backends`.
         example_batch: feature -> tensor or array with a batch axis, or a text: what a robot would give, and what else
-            the modules take.
+            the modules take. Policies that know what they are given, such as LeRobot's, do without.
         include_normalization: whether the processors that scale features are in the package.
         observations: what to try the package on, besides inputs near the example.
         options: of `ashore.capture.options.ExportOptions`.
@@ -66,10 +70,11 @@ def export_policy(
     """
     out = Path(out)
     check_name(out.name)
-    ExportOptions.of({"backend": backend, **options})
+    checked = ExportOptions.of({"backend": backend, **options})
     exportable = _exportable(policy)
+    example = _example(exportable, example_batch, include_normalization)
     modules = dict(exportable.get_export_modules())
-    inputs = exportable.prepare_inputs(example_batch)
+    inputs = exportable.prepare_inputs(example)
     if not modules or modules.keys() != inputs.keys():
         raise ExportError(f"expected inputs for each of the modules {sorted(modules)}, got {sorted(inputs)}")
     params = _params(exportable)
@@ -81,8 +86,8 @@ def export_policy(
             for name, module in modules.items()
         }
         pipeline = Pipeline()
-        pipeline.files |= assets
-        runner = _build(pipeline, exportable.get_inference_type(), captured, inputs, specs, params, example_batch)
+        runner = _build(pipeline, exportable.get_inference_type(), captured, inputs, specs, params, example)
+        pipeline.files |= {name: data for name, data in assets.items() if name in pipeline.assets}
         manifest = pipeline.manifest(
             out.name,
             runner,
@@ -95,8 +100,10 @@ def export_policy(
         )
         with tempfile.TemporaryDirectory() as scratch:
             draft = write(Path(scratch) / out.name, manifest, files=pipeline.files, initial=pipeline.initial)
-            golden, proof = prove(draft, modules, inputs, example_batch, observations, ExportOptions.of(options))
-    manifest = msgspec.structs.replace(manifest, verification=proof)
+            seen = chain(observations, _more(exportable, manifest))
+            golden, proof = prove(draft, modules, inputs, example, seen, checked)
+            found = _check(exportable, draft, checked)
+    manifest = msgspec.structs.replace(manifest, verification=proof, metadata=manifest.metadata | found)
     files = dict(pipeline.files)
     if options.get("picture", True):
         drawing = draw(manifest)
@@ -107,13 +114,37 @@ def export_policy(
 def _exportable(policy: object) -> Exportable:
     if isinstance(policy, Exportable):
         return policy
-    for adapter in _ADAPTERS:
+    origins = {one.__module__.split(".")[0] for one in type(policy).__mro__}
+    known = [importlib.import_module(module).adapt for origin, module in _KNOWN.items() if origin in origins]
+    for adapter in (*_ADAPTERS, *known):
         found = adapter(policy)
         if found is not None:
             return found
     methods = [name for name in vars(Exportable) if name.startswith(("get_", "prepare", "export"))]
     missing = [name for name in methods if not hasattr(policy, name)]
     raise InputError(f"policy: {type(policy).__name__} has no {', '.join(missing)}; see ashore.staged.Exportable")
+
+
+def _example(exportable: Exportable, given: Observation | None, include_normalization: bool) -> Observation:
+    """What a robot gives: the inputs of the package."""
+    prepare = getattr(exportable, "prepare_example", None)
+    if prepare is not None:
+        return prepare(given, include_normalization=include_normalization)
+    if given is None:
+        raise InputError(f"{type(exportable).__name__}: expected an example_batch, to see what a robot gives")
+    return given
+
+
+def _more(exportable: Exportable, manifest: Manifest) -> Iterable[Observation]:
+    """What the policy itself says a robot may see."""
+    imagine = getattr(exportable, "imagine", None)
+    return () if imagine is None else imagine(manifest)
+
+
+def _check(exportable: Exportable, package: Package, options: ExportOptions) -> dict[str, Any]:
+    """What the policy itself finds about the package."""
+    check = getattr(exportable, "check_package", None)
+    return {} if check is None else dict(check(package, atol=options.atol, rtol=options.rtol))
 
 
 def _params(exportable: Exportable) -> dict[str, Any]:
@@ -152,6 +183,10 @@ def _build(
     for feature in dict.fromkeys(needed):
         if feature in example:
             pipeline.add_input(feature, _port(feature, example[feature]))
+    for one in inputs.values():
+        for port in one.noise:
+            tensor = one.tensors[list(one.input_names).index(port)]
+            pipeline.add_input(port, Port(dtype="float32", shape=tuple(tensor.shape), kind=NOISE))
     raw = {spec.get("state", "observation.state") for spec in after if spec.get("type") == "absolute_actions"}
     for feature in raw:
         pipeline.keep(feature, f"raw:{feature}")

@@ -7,7 +7,9 @@ and by whoever has a pipeline of the training side to compare with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,16 @@ from ashore.runtime.loops import Body, open_loop
 from ashore.runtime.observing import observe
 from ashore.runtime.policy import Policy
 from ashore.runtime.processing import ProcessorSession
-from ashore.spec import ACTION_QUEUE, Artifact, BackendResult, Manifest, Port, Verification
+from ashore.spec import (
+    ACTION_QUEUE,
+    DTYPE_BYTES,
+    Artifact,
+    BackendResult,
+    Manifest,
+    Port,
+    Verification,
+    concrete,
+)
 from ashore.staged.exportable import ExportInputs, Observation
 from ashore.verify import replay
 
@@ -32,13 +43,16 @@ _EPISODES = 2
 _TICKS = 4
 """An episode is one and a half queues long, and at least so many ticks."""
 
+_BYTES = 1 << 27
+"""How large a rollout may grow for that: images and their history are kept with each tick."""
+
 
 def prove(
     package: Package,
     modules: Mapping[str, torch.nn.Module],
     inputs: Mapping[str, ExportInputs],
     example: Observation,
-    observations: Sequence[Observation],
+    observations: Iterable[Observation],
     options: ExportOptions,
 ) -> tuple[Golden, Verification]:
     """Run a package with its modules, and with its files; the rollout, and what was found.
@@ -97,12 +111,13 @@ def _flat(module: torch.nn.Module) -> Any:
     return lambda *tensors: tuple(tree_leaves(module(*tensors)))
 
 
-def roll_out(policy: Policy, example: Observation, observations: Sequence[Observation]) -> Golden:
+def roll_out(policy: Policy, example: Observation, observations: Iterable[Observation]) -> Golden:
     """Episodes of a policy, recorded."""
     recording, generator = Recording(), np.random.default_rng(0)
     seen = _observations(policy.manifest, example, observations, generator)
     queue = next((s.shape[1] for n, s in policy.manifest.states.items() if n.endswith(".queue")), 1)
     ticks = max(_TICKS, int(queue) * 3 // 2 if policy.manifest.runner.type == ACTION_QUEUE else 0)
+    ticks = max(_TICKS, min(ticks, _BYTES // (_EPISODES * _size(policy.manifest))))
     for episode in range(_EPISODES):
         policy.reset()
         if episode:
@@ -114,12 +129,18 @@ def roll_out(policy: Policy, example: Observation, observations: Sequence[Observ
     return recording.golden()
 
 
+def _size(manifest: Manifest) -> int:
+    """What a tick takes, in bytes."""
+    arrays = (*manifest.inputs.values(), *manifest.outputs.values(), *manifest.states.values())
+    return sum(math.prod(concrete(one.shape, 1)) * DTYPE_BYTES[one.dtype] for one in arrays)
+
+
 def _observations(
-    manifest: Manifest, example: Observation, given: Sequence[Observation], generator: np.random.Generator
+    manifest: Manifest, example: Observation, given: Iterable[Observation], generator: np.random.Generator
 ) -> Iterator[Arrays]:
     """The example, what was given, and then inputs near the example for ever."""
     names = [name for name in manifest.inputs if name in example]
-    for one in (example, *given):
+    for one in chain([example], given):
         yield {name: _as_array(one[name]) for name in names}
     while True:
         yield {name: _near(_as_array(example[name]), manifest.inputs[name], generator) for name in names}
