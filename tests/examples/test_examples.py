@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-CHECKED_ELSEWHERE = {"annotate.md", "deploy.md", "environment.md", "findings.md", "simulators.md"}
+CHECKED_ELSEWHERE = {"actor.md", "annotate.md", "deploy.md", "environment.md", "extending.md", "findings.md"}
+CHECKED_ELSEWHERE |= {"simulators.md", "staged.md"}
 """Pages whose blocks raise or need torch: they have tests of their own in tests/docs, as have recording examples."""
 
 

@@ -177,7 +177,7 @@ def test_two_policies_of_one_package_do_not_share_state(sum_package: Package) ->
 
 RECORDING = {
     *("record", "start", "stop", "compile_graph", "annotate", "TensorSemantics", "TemporalAxis", "GraphConfigs"),
-    *("InputKindEnum", "OutputKindEnum"),
+    *("InputKindEnum", "OutputKindEnum", "export_actor"),
 }
 """What needs torch."""
 

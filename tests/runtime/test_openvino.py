@@ -291,8 +291,10 @@ def test_one_stream_one_thread_and_no_pinning_unless_asked() -> None:
     assert made.get_property("NUM_STREAMS") == 1
     assert made.get_property("ENABLE_CPU_PINNING") is False
     assert str(made.get_property("PERFORMANCE_HINT")).endswith("LATENCY")
-    assert openvino_backend._properties("CPU", Options(threads=4))["INFERENCE_NUM_THREADS"] == 4
-    assert "INFERENCE_NUM_THREADS" not in openvino_backend._properties("GPU", Options(threads=4))
+    assert openvino_backend._properties("CPU", Options(threads=4), set())["INFERENCE_NUM_THREADS"] == 4
+    assert "INFERENCE_NUM_THREADS" not in openvino_backend._properties("GPU", Options(threads=4), set())
+    assert "SNIPPETS_MODE" not in openvino_backend._properties("CPU", Options(), {"Relu"})
+    assert openvino_backend._properties("CPU", Options(), {"Mish", "Relu"})["SNIPPETS_MODE"] == "DISABLE"
 
 
 def test_properties_override_those_of_ashore_and_must_exist() -> None:
