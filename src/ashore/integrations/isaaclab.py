@@ -146,7 +146,7 @@ def without_randomness(cfg: Any, _: Any = None) -> None:
     for _, group in _items(cfg.observations):
         if hasattr(group, "enable_corruption"):
             group.enable_corruption = False
-    fix_terrain(cfg.scene)
+    fix_terrain(cfg)
 
 
 def log_root(task: str) -> Path:

@@ -126,7 +126,7 @@ def without_randomness(cfg: Any, _: Any = None) -> None:
     }
     for group in cfg.observations.values():
         group.enable_corruption = False
-    fix_terrain(cfg.scene)
+    fix_terrain(cfg)
 
 
 def write_model(env: Any, path: Path) -> None:
