@@ -43,6 +43,7 @@ def opened(
 ) -> tuple[Any, Any]:
     """An environment and its actor; without a checkpoint, with random weights, the same for the same seed."""
     torch.manual_seed(seed)
+    np.random.seed(seed)  # draws the ground, where that is random
     return open_task(task, checkpoint, change=change, **options)
 
 
@@ -117,7 +118,13 @@ class Exported:
 
 
 def exported(
-    task: str, folder: Path, *, change: Change = unchanged, plainly: Change | None = None, **options: Any
+    task: str,
+    folder: Path,
+    *,
+    change: Change = unchanged,
+    plainly: Change | None = None,
+    boldness: float = 1.0,
+    **options: Any,
 ) -> Exported:
     """Random weights, saved to a file; the stock environment with that file, exported.
 
@@ -126,10 +133,14 @@ def exported(
         folder: where to write.
         change: of the stock configuration.
         plainly: of the one in which nothing is random.
+        boldness: what the weights of the last layer are multiplied by, so that a robot need not fall.
         options: of the export.
     """
     motion = write_motion(task, folder / "motion.npz") if "Tracking" in task else None
     env, actor = opened(task, change=plainly or plain(change), motion=motion)
+    with torch.no_grad():
+        actor.policy.mlp[-1].weight.mul_(boldness)
+        actor.policy.mlp[-1].bias.mul_(boldness)
     checkpoint = save_weights(actor, folder / "model_0.pt")
     stock, loaded = opened(task, checkpoint, change=change, motion=motion, seed=8)
     begin(stock)
