@@ -11,7 +11,7 @@ LEROBOT_STAMP := $(LEROBOT_VENV)/.installed
 
 # What a package on a robot needs must pass where torch is not even installed.
 RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/deploy tests/docs/test_deploy.py tests/verify tests/cli tests/attacks tests/examples
-RUNTIME_TESTS += tests/environment/test_session.py tests/interop/exploy tests/test_plugins.py
+RUNTIME_TESTS += tests/environment/test_session.py tests/interop/exploy tests/interop/policy_package tests/test_plugins.py
 
 # Two processes on two cores; the tests of a simulator stay together, since they share its exports.
 PYTEST := -m pytest -n auto --dist loadgroup
@@ -64,6 +64,7 @@ bench: $(STAMP)  ## Measure, and print ratios.
 	$(BIN)/python bench/leapp_step.py
 	$(BIN)/python bench/export.py
 	$(BIN)/python bench/simulator_export.py
+	$(BIN)/python bench/actor_export.py
 
 docs: $(STAMP)  ## Write what is generated, and build the pages into site/.
 	$(BIN)/python tools/write_docs.py

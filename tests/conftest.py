@@ -4,9 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import support
 from ashore.package import Package
+
+settings.register_profile("ashore", deadline=None)  # machines are noisy, and a test is no measurement
+settings.load_profile("ashore")
 
 
 @pytest.fixture

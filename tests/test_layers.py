@@ -18,6 +18,7 @@ LAYERS = (
     "package",
     "processors",
     "runtime",
+    "building",
     "deploy",
     "verify",
     "view",
@@ -26,11 +27,13 @@ LAYERS = (
     "interop",
     "environment",
     "staged",
+    "actor",
     "integrations",
     "cli",
 )
-TORCH_FREE = ("errors", "plugins", "spec", "package", "processors", "runtime", "verify", "view", "cli")
+TORCH_FREE = ("errors", "plugins", "spec", "package", "processors", "runtime", "building", "verify", "view", "cli")
 FRAMEWORKS = {"torch", "onnx", "mujoco", "mujoco_warp", "warp", "mjlab", "isaaclab", "rsl_rl", "lerobot", "gymnasium"}
+FRAMEWORKS |= {"stable_baselines3", "sb3_contrib", "skrl", "rl_games"}
 MAY_IMPORT = {
     "deploy": {"mujoco", "torch", "mjlab", "isaaclab", "warp", "mujoco_warp"},
     "backends": {"torch", "onnx"},
@@ -38,6 +41,7 @@ MAY_IMPORT = {
     "interop": {"torch", "onnx"},
     "environment": {"torch"},
     "staged": {"torch"},
+    "actor": {"torch", "onnx"},
     "integrations": FRAMEWORKS,
 }
 """Layer -> the frameworks that it may import."""

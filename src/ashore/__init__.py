@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ashore.errors import AshoreError
 
 if TYPE_CHECKING:
+    from ashore.actor import export_actor
     from ashore.capture import (
         GraphConfigs,
         InputKindEnum,
@@ -41,6 +42,7 @@ __all__ = [
     "__version__",
     "annotate",
     "compile_graph",
+    "export_actor",
     "load",
     "record",
     "start",
@@ -49,6 +51,7 @@ __all__ = [
 
 _MODULES = (
     *(
+        "actor",
         "backends",
         "capture",
         "cli",
@@ -75,6 +78,7 @@ _LAZY = {
     "TensorSemantics": "ashore.capture",
     "annotate": "ashore.capture",
     "compile_graph": "ashore.capture",
+    "export_actor": "ashore.actor",
     "load": "ashore.runtime",
     "record": "ashore.capture",
     "start": "ashore.capture",

@@ -102,6 +102,26 @@ class Shapes:
         return torch.where(v > 0, flat, torch.zeros_like(flat)) + torch.ones(rows, 1)
 
 
+class Attention:
+    """Sequence first, as torch's own attention works: rows share axes with heads and with tokens."""
+
+    def __init__(self, rows: int) -> None:
+        torch.manual_seed(0)
+        self.attention = torch.nn.MultiheadAttention(4, 2).eval()
+        self.token, self.head = torch.randn(1, 1, 4), torch.nn.Linear(4, 2)
+
+    def reset(self) -> None:
+        """There is nothing to reset."""
+
+    @torch.no_grad()
+    def step(self, q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        tokens = torch.stack((q, v, q * v))
+        tokens = torch.cat((self.token.expand(-1, q.shape[0], -1), tokens))
+        attended, _ = self.attention(tokens, tokens, tokens, need_weights=False)
+        again, _ = self.attention(attended, attended, attended, need_weights=False)
+        return self.head(again[0])
+
+
 CODE: dict[str, Callable[[int], Any]] = {"mlp": Mlp, "lstm": Lstm, "gru": Gru}
 
 
@@ -154,6 +174,13 @@ def check_rows(package: Package, make: Callable[[int], Any], batch: int, backend
 def test_each_row_gets_what_it_would_have_got_alone(made: tuple[str, Package], batch: int) -> None:
     name, package = made
     check_rows(package, CODE[name], batch)
+
+
+@pytest.mark.parametrize("rows", [3, 5])
+def test_rows_may_share_an_axis_with_heads_and_tokens(tmp_path: Path, rows: int) -> None:
+    package = export(Attention, tmp_path, rows)
+    for batch in (1, 4):
+        check_rows(package, Attention, batch)
 
 
 def test_the_manifest_says_which_axis_is_the_batch(made: tuple[str, Package]) -> None:
@@ -234,11 +261,13 @@ MIXING: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "gram": lambda x: (x @ x.T) @ x,
     "last_row": lambda x: x - x[-1],
     "transposed": lambda x: x.T.reshape(x.shape),
+    "merged": lambda x: torch.softmax(torch.stack((x, x)).view(-1, 4), dim=0)[: len(x)],
 }
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"), [(name, 1) for name in MIXING if name != "first_row_kept"] + [(name, 3) for name in MIXING]
+    ("name", "rows"),
+    [(name, 1) for name in MIXING if name not in ("first_row_kept", "merged")] + [(name, 3) for name in MIXING],
 )
 def test_rows_that_are_mixed_are_a_finding_with_the_line(tmp_path: Path, name: str, rows: int) -> None:
     generator = torch.Generator().manual_seed(1)

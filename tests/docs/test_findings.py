@@ -43,7 +43,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         names: dict[str, Any] = {"__name__": "examples"}
         for number, driver in enumerate(DRIVERS):
             execute(tmp_path / f"driver_{number}.py", driver, names)
-        for name in ("try_out", "try_task"):
+        for name in ("try_out", "try_task", "try_actor"):
             names[name] = functools.partial(names[name], **quick, **options)
         for number, block in enumerate(code):
             execute(tmp_path / f"example_{number}.py", block, names)
@@ -58,7 +58,7 @@ def execute(path: Path, block: Block, names: dict[str, Any]) -> None:
 
 def definitions(cause: Block) -> Block:
     """An example up to where it is recorded, for the second block to go on from."""
-    code = re.split(r"^(?:try_out|try_task|ashore\.start)\(", cause.code, flags=re.MULTILINE)[0]
+    code = re.split(r"^(?:try_out|try_task|try_actor|ashore\.start)\(", cause.code, flags=re.MULTILINE)[0]
     return dataclasses.replace(cause, code=code)
 
 

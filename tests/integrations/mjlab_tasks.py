@@ -105,7 +105,7 @@ class Exported:
 
     def compare(self, steps: int = 100, bias: torch.Tensor | None = None, **options: Any) -> Comparison:
         """Run the environment and the package in a deployment environment, side by side."""
-        with open_deployment(self.task, self.package, motion=self.motion) as deployment:
+        with open_deployment(self.task, self.package, motion=self.motion, change=without_randomness) as deployment:
             if bias is not None:
                 deployment.scene["robot"].data.encoder_bias[:] = bias
             return compare_sim(self.env, self.actor, deployment, FRAMEWORK, steps=steps, **options)

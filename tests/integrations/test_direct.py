@@ -18,7 +18,8 @@ import torch
 import ashore
 from ashore import annotate
 from ashore.errors import ExportError, InputError, OrderError
-from ashore.integrations.direct import export_direct, is_import_path, open_function
+from ashore.integrations.direct import export_direct, open_function
+from ashore.integrations.importing import is_import_path
 from ashore.integrations.mjlab import FRAMEWORK
 from ashore.integrations.rsl_rl import RslRlActor, make_actor
 from ashore.package import Package, read

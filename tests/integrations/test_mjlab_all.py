@@ -21,8 +21,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:MULTICCD is enabled:UserWarning"),  # what the rough ground is made of
 ]
 STEPS = 100
-EPISODE_STEPS = {"Mjlab-Velocity-Flat-Unitree-G1": 25, "Mjlab-Velocity-Rough-Unitree-G1": 25}
-"""Where the stock episode is no use: with random weights these fall after 35 steps, and a fall repeats for nobody."""
+EPISODE_STEPS = {
+    "Mjlab-Velocity-Flat-Unitree-G1": 25,
+    "Mjlab-Velocity-Rough-Unitree-G1": 10,
+    "Mjlab-Tracking-Flat-Unitree-G1-No-State-Estimation": 50,
+}
+"""Where the stock episode is no use: with random weights these fall, and a fall repeats for nobody."""
 
 CALM = 2e-5
 TASKS = [name for name in list_tasks() if name.startswith("Mjlab-")]
@@ -72,16 +76,17 @@ def calm_seed(env: Any, actor: Any) -> tuple[int, float]:
     positions that differ by centimetres, whoever decides. Nothing could be said about a package there.
     """
     for seed in range(40):
-        apart = float(np.abs(positions(env, actor, seed, 0.0) - positions(env, actor, seed, 6e-8)).max())
+        alone = positions(env, actor, seed, 0.0)
+        apart = max(float(np.abs(alone - positions(env, actor, seed, 6e-8, draw)).max()) for draw in range(3))
         if apart <= CALM:
             return seed, apart
     raise AssertionError("wherever it starts, it does not even repeat itself")
 
 
 @torch.no_grad()
-def positions(env: Any, actor: Any, seed: int, noise: float) -> np.ndarray:
+def positions(env: Any, actor: Any, seed: int, noise: float, draw: int = 0) -> np.ndarray:
     """Where an environment goes with actions that are a little off."""
-    chance, rows = torch.Generator().manual_seed(1), []
+    chance, rows = torch.Generator().manual_seed(draw), []
     torch.manual_seed(seed)
     obs, _ = env.reset(seed=seed)
     for _ in range(STEPS):

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ashore.building import Pipeline, apply
 from ashore.package import Package, write
 from ashore.spec import ACTION_QUEUE, NOISE, TEXT, Artifact, Port, Runner, Stage
-from ashore.staged.pipeline import Pipeline
-from ashore.staged.specs import apply
 from support import model
 
 HORIZON, QUEUED, DIM = 4, 3, 2

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import ashore
+from ashore.building import apply
 from ashore.errors import InputError, ManifestError, NonFiniteError
 from ashore.package import write
 from ashore.runtime import Policy
 from ashore.spec import ACTION_QUEUE, Runner
-from ashore.staged.specs import apply
 from runtime.chunks import DIM, HORIZON, QUEUED, Chunks, pipeline, write_chunks
 
 TICKS = 20

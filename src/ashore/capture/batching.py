@@ -151,6 +151,12 @@ class _Trial:
         self._more = next(number for number in _TRIAL_ROWS if number != rows)
         self._count = program.next_value()
         self.axes: dict[int, int] = {}
+        self._outer: dict[int, int] = {}
+        """Value -> how often all rows follow each other on their axis, where it is more than once."""
+
+        self._reshaped: int | None = None
+        """The same, for what the operation at hand reshapes."""
+
         self.ops: list[Op] = []
         self._single: dict[int, tuple[int, str]] = {}
         plain: dict[int, torch.Tensor] = {}
@@ -251,9 +257,16 @@ class _Trial:
         for value in (*op.results, *op.reads()):
             if value is None or (axis := self.axes.get(value)) is None:
                 continue
-            ours, theirs = (values[value].select(axis, _WATCHED) for values in (self._values, self._others))
+            ours, theirs = (self._watched(value, values[value], axis) for values in (self._values, self._others))
             if not close(ours, theirs):
                 raise _MixedError(f"{_name(op)} lets the rows depend on each other", op)
+
+    def _watched(self, value: int, tensor: torch.Tensor, axis: int) -> torch.Tensor:
+        """What belongs to the row that is watched: its place on an axis, or its places, such as those of its heads."""
+        outer = self._outer.get(value, 1)
+        if outer * self._more == tensor.shape[axis]:
+            return tensor[(slice(None),) * axis + (slice(_WATCHED, None, self._more),)]
+        return tensor.unflatten(axis, (outer, self._more, -1)).select(axis + 1, _WATCHED)
 
     def _find_axis(self, op: Op, value: int) -> None:
         plain, grown = self._plain[value].shape, self._values[value].shape
@@ -264,19 +277,29 @@ class _Trial:
             raise _MixedError(f"{_name(op)} mixes the rows with something else", op)
         if differing:
             self.axes[value] = differing[0]
+            outer = self._reshaped or max((self._outer.get(read, 1) for read in op.reads()), default=1)
+            if grown[differing[0]] % (outer * self._more) == 0:
+                self._outer[value] = outer
         elif any(read in self.axes for read in op.reads()) and value not in self.axes:
             raise _MixedError(f"{_name(op)} mixes the rows, or takes one of them", op)
 
     def _rewritten(self, op: Op, shapes: dict[int, torch.Size]) -> list[Any]:
         """Its arguments, with lengths that grow with the batch."""
         name, leaves = schema_name(op), list(op.leaves)
+        self._reshaped = None
         first = leaves[0].slot if leaves and isinstance(leaves[0], Ref) else None
         axis = self.axes.get(first) if first is not None else None
         if name in _RESHAPES and axis is not None and first is not None:
             shape = list(self._plain[next(value for value in op.results if value is not None)].shape)
-            place = _same_place(list(shapes[first]), axis, shape)
-            if place is not None and leaves[1 + place] != -1:
-                leaves[1 + place] = Rows(shape[place] // self._rows)
+            found = _same_place(list(shapes[first]), axis, shape, self._rows, self._outer.get(first, 1))
+            if found is not None:
+                place, self._reshaped = found
+                if leaves[1 + place] != -1:
+                    leaves[1 + place] = Rows(shape[place] // self._rows)
+        elif name in ("aten::expand", "aten::repeat") and axis is None and first is not None and self._rows > 1:
+            sizes = [place for place, leaf in enumerate(leaves) if place and leaf == self._rows]
+            if len(sizes) == 1 and _is_broadcast(list(shapes[first]), sizes[0] - 1, leaves):
+                leaves[sizes[0]] = Rows(1)
         elif name == "aten::expand" and axis is not None and first is not None:
             sizes = [leaf for leaf in leaves[1:] if isinstance(leaf, int) and not isinstance(leaf, bool)]
             place = axis + len(sizes) - len(shapes[first])
@@ -321,12 +344,25 @@ def _with_leaves(op: Op, leaves: list[Any]) -> Op:
     return dataclasses.replace(op, leaves=leaves)
 
 
-def _same_place(before: list[int], axis: int, after: list[int]) -> int | None:
-    """The axis of a reshaped tensor that holds what an axis held before: as much lies in front of it."""
+def _same_place(before: list[int], axis: int, after: list[int], rows: int, outer: int) -> tuple[int, int] | None:
+    """The axis of a reshaped tensor that holds what an axis held before, and how often all rows come on it, in a row.
+
+    As much lies in front of the rows as before: on other axes, or on their own one (``view(length * rows, …)``).
+    """
     if before == after:
-        return axis
-    front = math.prod(before[:axis])
-    return next((place for place in range(len(after)) if math.prod(after[:place]) == front), None)
+        return axis, outer
+    front, found = math.prod(before[:axis]) * outer, list[tuple[int, int]]()
+    for place, length in enumerate(after):
+        ahead = math.prod(after[:place])
+        if ahead and front % ahead == 0 and length % (front // ahead * rows) == 0:
+            found.append((place, front // ahead))
+    return min(found, key=lambda one: one[1] != 1, default=None)
+
+
+def _is_broadcast(before: list[int], place: int, leaves: list[Any]) -> bool:
+    """Whether a size of an expansion is one that the tensor does not have yet."""
+    there = place - (sum(isinstance(leaf, int) for leaf in leaves[1:]) - len(before))
+    return there < 0 or before[there] == 1
 
 
 def _axes(tensor: torch.Tensor, rows: int) -> list[int | None]:

@@ -19,6 +19,7 @@ import torch
 from ashore.backends import Exported, Request, find_exporter
 from ashore.capture.analysis import analyse
 from ashore.capture.assembly import Assembly, as_records
+from ashore.capture.attention import guard_attention
 from ashore.capture.batching import make_batched
 from ashore.capture.build import build
 from ashore.capture.declarations import check_declarations
@@ -128,6 +129,8 @@ def _understand(session: Session, options: ExportOptions) -> Assembly:
     findings += rollout.findings
     _judge(findings, options.allow if rollout.states else ())
     findings += _found_states(programs, set(named.values()))
+    for rate, program in programs.items():
+        guard_attention(program, analyses[rate].steps.reference)
     batched = None
     if options.batch != "recorded":
         batched, problems = make_batched(programs, {rate: one.steps.reference for rate, one in analyses.items()})

@@ -123,6 +123,11 @@ KINDS: Mapping[str, Kind] = {
         "A joint is driven by position targets, but its actuator has no positive stiffness.",
         "correct the actuator, or drive the joint by velocity or effort targets",
     ),
+    "lost_normalizer": Kind(
+        "error",
+        "An actor has a normaliser, and what was recorded does not use it.",
+        "export the whole actor-critic instead of a part of it, or give normalizer=…",
+    ),
     "non_finite": Kind("warning", "A port held a NaN or an infinity during the recording.", "check that this is meant"),
     "kind_without_names": Kind(
         "warning",
@@ -142,6 +147,11 @@ KINDS: Mapping[str, Kind] = {
     "huge_constant": Kind("warning", "A constant is very large.", "check that it should be part of the package"),
     "grad_constant": Kind(
         "warning", "A constant that is no parameter requires a gradient.", "check that it should not change any more"
+    ),
+    "idle_normalizer": Kind(
+        "warning",
+        "Leaving out a normaliser of the actor changes nothing.",
+        "load its statistics from the checkpoint too",
     ),
     "privileged_input": Kind(
         "warning",

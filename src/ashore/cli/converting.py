@@ -8,6 +8,7 @@ from typing import Literal
 from ashore.cli.output import console, print_json, table
 from ashore.errors import BackendError, printable
 from ashore.interop.leapp import Written, from_leapp, to_leapp
+from ashore.interop.policy_package import from_policy_package, to_policy_package
 from ashore.package import Package, read
 
 
@@ -53,17 +54,34 @@ def run_to_exploy(path: Path, out: Path, *, debug: bool, as_json: bool) -> None:
         )
         return
     print(f"{written.path}: {written.size:,} bytes, decides every {written.decimation} ticks")
-    proof = "nothing to compare with: the package holds no golden rollout"
-    if written.replayed_ticks:
-        proof = f"{written.replayed_ticks} ticks of the golden rollout agree, to {written.max_abs_error:.2g}"
-    print(proof)
+    print(_proof("ticks", written.replayed_ticks, written.max_abs_error))
     for warning in written.warnings:
         console().print(f"warning: {printable(warning)}", style="yellow")
 
 
-def run_from(origin: Literal["leapp", "exploy"], path: Path, out: Path, *, as_json: bool) -> None:
+def run_to_policy_package(path: Path, out: Path, *, as_json: bool) -> None:
+    """Write the package at `path` as a policy_package directory."""
+    written = to_policy_package(read(path), out)
+    if as_json:
+        print_json(
+            {
+                "path": str(written.path),
+                "size_bytes": written.size,
+                "runner": written.runner,
+                "inputs": written.inputs,
+                "replayed_steps": written.replayed_steps,
+                "max_abs_error": written.max_abs_error,
+            }
+        )
+        return
+    print(f"{written.path}: {written.size:,} bytes, {written.runner}")
+    print(_proof("steps", written.replayed_steps, written.max_abs_error))
+
+
+def run_from(origin: Literal["leapp", "exploy", "policy_package"], path: Path, out: Path, *, as_json: bool) -> None:
     """Write what is at `path` as a package."""
-    package = from_leapp(path, out) if origin == "leapp" else _from_exploy(path, out)
+    readers = {"leapp": from_leapp, "exploy": _from_exploy, "policy_package": from_policy_package}
+    package = readers[origin](path, out)
     findings, files = package.manifest.findings, len(package.manifest.files) + 1
     if as_json:
         messages = [finding.message for finding in findings]
@@ -71,6 +89,12 @@ def run_from(origin: Literal["leapp", "exploy"], path: Path, out: Path, *, as_js
         return
     print(f"{package.path}: {files} files, {package.size:,} bytes")
     _print_findings(package)
+
+
+def _proof(what: str, count: int, max_abs_error: float) -> str:
+    if not count:
+        return "nothing to compare with: the package holds no golden rollout"
+    return f"{count} {what} of the golden rollout agree, to {max_abs_error:.2g}"
 
 
 def _from_exploy(path: Path, out: Path) -> Package:

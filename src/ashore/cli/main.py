@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from ashore.cli.trainers import Method, add_commands
 from ashore.errors import AshoreError
 
 CHECK_FAILED = 1
@@ -28,7 +29,7 @@ app = typer.Typer(
 )
 
 PackagePath = Annotated[Path, typer.Argument(metavar="PKG", help="A package directory or an .ashore file.")]
-Neighbour = Literal["leapp", "exploy"]
+Neighbour = Literal["leapp", "exploy", "policy_package"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 RunsOn = Annotated[
     str | None, typer.Option("--device", help="Where the stages run: cpu, cuda, GPU, …", show_default="the CPU")
@@ -179,9 +180,9 @@ def convert(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Turn a package into a LEAPP directory or into one ONNX file for Exploy's controller, or either into a package."""
+    """Turn a package into another format, or back: LEAPP, one file for Exploy's controller, a policy_package."""
     if (to is None) == (origin is None):
-        raise typer.BadParameter("say either --to or --from, with leapp or exploy")
+        raise typer.BadParameter("say either --to or --from, with leapp, exploy or policy_package")
     if backend is not None and to != "leapp":
         raise typer.BadParameter("--backend goes with --to leapp", param_hint="--backend")
     if debug and to != "exploy":
@@ -192,6 +193,8 @@ def convert(
         converting.run_to_leapp(path, out, backend=backend, as_json=as_json)
     elif to == "exploy":
         converting.run_to_exploy(path, out, debug=debug, as_json=as_json)
+    elif to == "policy_package":
+        converting.run_to_policy_package(path, out, as_json=as_json)
     elif origin is not None:
         converting.run_from(origin, path, out, as_json=as_json)
 
@@ -223,7 +226,6 @@ LoadRun = Annotated[str | None, typer.Option("--load-run", "--load_run", help="W
 LoadCheckpoint = Annotated[
     str | None, typer.Option("--load-checkpoint", "--load_checkpoint", help="Which file of it, likewise.")
 ]
-Method = Literal["onnx-dynamo", "onnx-torchscript", "jit-script", "jit-trace", "pt2", "openvino"]
 Backend = Annotated[str | None, typer.Option(help="What runs the stages.", show_default="onnx where there is one")]
 Steps = Annotated[int, typer.Option(min=1, help="Decisions.")]
 
@@ -371,6 +373,7 @@ def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
 
 _simulator_commands("mjlab")
 _simulator_commands("isaaclab")
+add_commands(exporting)
 
 
 @exporting.command("lerobot")

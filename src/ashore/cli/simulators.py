@@ -63,7 +63,7 @@ def run_export(
     from ashore.integrations.direct import export_direct
     from ashore.integrations.exporting import export_managed
 
-    with _quiet(), progress(f"opening {source.task}", None) as bar:
+    with quiet(), progress(f"opening {source.task}", None) as bar:
         began = perf_counter()
         env, actor, said = _opened(front, source, checkpoint)
         opened = perf_counter()
@@ -105,7 +105,7 @@ def run_deploy(
     """Let a package drive the scene of a task. An interrupt ends it, and the simulator is let go of in any case."""
     front = _front(simulator)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_quiet())
+        stack.enter_context(quiet())
         deployment = stack.enter_context(
             front.open_deployment(
                 source.task,
@@ -164,7 +164,7 @@ def run_compare(
     from ashore.package import read
     from ashore.runtime import load
 
-    with progress("comparing", 2 * steps) as bar, _quiet():
+    with progress("comparing", 2 * steps) as bar, quiet():
 
         def advance() -> None:
             bar.advance(bar.task_ids[0])
@@ -185,7 +185,12 @@ def run_compare(
         finally:
             env.close()  # a process may have room for one simulation only
         with front.open_deployment(
-            source.task, package, device=source.device, motion=source.motion, **_changes(front, source)
+            source.task,
+            package,
+            device=source.device,
+            motion=source.motion,
+            change=front.without_randomness,
+            **_changes(front, source),
         ) as deployment:
             found = replay_run(moments, deployment, front.FRAMEWORK, atol=atol, advance=advance)
     if write:
@@ -244,7 +249,7 @@ def _opened(front: Any, source: Source, checkpoint: Path) -> tuple[Any, Any, Map
 
 
 def _is_function(task: str) -> bool:
-    from ashore.integrations.direct import is_import_path
+    from ashore.integrations.importing import is_import_path
 
     return is_import_path(task)
 
@@ -328,7 +333,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """What simulators and trainers print goes to the error stream, so that output can be piped."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     with contextlib.redirect_stdout(sys.stderr):

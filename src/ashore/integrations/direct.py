@@ -6,11 +6,9 @@ observations, in the actor and in what is done with its actions is one graph; no
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 import os
-import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
@@ -21,9 +19,10 @@ import torch
 from ashore.capture.annotate import Door, annotate, recording, start
 from ashore.capture.export import export
 from ashore.capture.options import ExportOptions
-from ashore.errors import InputError, OrderError, suggestion
+from ashore.errors import InputError, OrderError
 from ashore.integrations.counters import idle_counters
 from ashore.integrations.framework import Framework
+from ashore.integrations.importing import imported
 from ashore.integrations.rsl_rl import RslRlActor, as_settings, make_actor
 from ashore.package import Package
 from ashore.spec import Joint, Timing
@@ -39,12 +38,6 @@ _WHERE = (
 )
 
 
-def is_import_path(task: str) -> bool:
-    """Whether a task is a function to import, as in ``package.module:make_env``."""
-    module, _, name = task.partition(":")
-    return bool(name) and all(part.isidentifier() for part in (*module.split("."), name))
-
-
 def open_function(
     task: str, agent: str, checkpoint: Path, *, num_envs: int = 1, device: str = "cpu", trust: bool = False
 ) -> tuple[Any, RslRlActor, Mapping[str, Any]]:
@@ -58,7 +51,7 @@ def open_function(
         device: of torch.
         trust: whether the checkpoint may run code while it is read.
     """
-    make, config = _imported("--task", task), _imported("--agent", agent)
+    make, config = imported("--task", task), imported("--agent", agent)
     if not callable(make):
         raise InputError(f"--task {task}: expected a function that makes an environment, got {type(make).__name__}")
     settings = as_settings(f"--agent {agent}", config() if inspect.isroutine(config) else config)
@@ -227,20 +220,3 @@ def _num_actions(task: str, env: Any) -> int:
     if count is None:
         raise InputError(f"--task {task}: {type(env).__name__} has neither num_actions nor single_action_space")
     return int(count)
-
-
-def _imported(option: str, path: str) -> Any:
-    if not is_import_path(path):
-        raise InputError(f"{option} {path}: expected package.module:name")
-    folder, (module, _, name) = str(Path.cwd()), path.partition(":")
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise InputError(f"{option} {path}: there is no module {error.name!r}, also not in {folder}") from error
-    if not hasattr(found, name):
-        raise InputError(f"{option} {path}: {module} has no {name!r}{suggestion(name, vars(found))}")
-    return getattr(found, name)

@@ -49,6 +49,13 @@ def joint_writes(suffixes: Sequence[str] = ("",)) -> dict[str, Write]:
     return made
 
 
+def fix_terrain(scene: Any) -> None:
+    """Have a scene whose ground is made at random made with the same one every time; a seed of the user's is kept."""
+    generator = getattr(getattr(scene, "terrain", None), "terrain_generator", None)
+    if generator is not None and getattr(generator, "seed", None) is None:
+        generator.seed = 0
+
+
 class Idle:
     """In place of a manager that only training needs."""
 

@@ -21,7 +21,7 @@ from ashore.environment.keeping import Statics
 from ashore.errors import ExportError, InputError
 from ashore.integrations import isaaclab_data
 from ashore.integrations.buffers import History
-from ashore.integrations.framework import Framework, Write, joint_writes
+from ashore.integrations.framework import Framework, Write, fix_terrain, joint_writes
 from ashore.integrations.isaaclab_configs import task_configs
 from ashore.package import Array, Package
 from ashore.spec import Joint, JointLimits
@@ -139,13 +139,14 @@ def open_deployment(
 
 
 def without_randomness(cfg: Any, _: Any = None) -> None:
-    """Switch off in a configuration what makes one robot another: what events change at the start, and pushes."""
+    """Switch off in a configuration what makes one robot or its ground another: what events change, and pushes."""
     for name, event in _items(cfg.events):
         if getattr(event, "mode", "reset") != "reset":
             setattr(cfg.events, name, None)
     for _, group in _items(cfg.observations):
         if hasattr(group, "enable_corruption"):
             group.enable_corruption = False
+    fix_terrain(cfg.scene)
 
 
 def log_root(task: str) -> Path:

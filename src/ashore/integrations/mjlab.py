@@ -14,7 +14,7 @@ import torch
 from ashore.capture.findings import Finding
 from ashore.errors import InputError, suggestion
 from ashore.integrations.buffers import Delay, History, is_constant
-from ashore.integrations.framework import Framework, Write, joint_writes
+from ashore.integrations.framework import Framework, Write, fix_terrain, joint_writes
 from ashore.integrations.semantics import Meaning, describe
 from ashore.integrations.vocabulary import XYZ, describe_all, entity_properties
 from ashore.package import Array, Package
@@ -92,6 +92,7 @@ def open_deployment(
     num_envs: int = 1,
     device: str = "cpu",
     motion: Path | None = None,
+    change: Callable[[Any, Any], object] = lambda *_: None,
     backend: str | None = None,
     commands: bool = False,
 ) -> MjlabDeploymentEnv:
@@ -103,19 +104,21 @@ def open_deployment(
         num_envs: how many robots.
         device: of torch.
         motion: the file with the motion, where the task's commands follow one.
+        change: may change the configurations, as for `open_task`.
         backend: what runs the stages.
         commands: whether the task's own command terms give the commands.
     """
     from ashore.deploy.mjlab import MjlabDeploymentEnv
 
-    cfg, _, _ = task_configs(task)
+    cfg, agent, _ = task_configs(task)
     if commands:
         _follow(task, cfg, motion)
+    change(cfg, agent)
     return MjlabDeploymentEnv(cfg, package, num_envs=num_envs, device=device, backend=backend, commands=commands)
 
 
 def without_randomness(cfg: Any, _: Any = None) -> None:
-    """Switch off in a configuration what makes one robot another: pushes, and what events change in the model."""
+    """Switch off in a configuration what makes one robot or its ground another: pushes, and what events change."""
     cfg.events = {
         name: event
         for name, event in cfg.events.items()
@@ -123,6 +126,7 @@ def without_randomness(cfg: Any, _: Any = None) -> None:
     }
     for group in cfg.observations.values():
         group.enable_corruption = False
+    fix_terrain(cfg.scene)
 
 
 def write_model(env: Any, path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
-import pickle
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,9 @@ import torch
 
 from ashore.environment import ExportableActor
 from ashore.errors import InputError
+from ashore.integrations.checkpoints import read_tensors
 
+_MODELS = {"actor_state_dict", "student_state_dict", "model_state_dict"}
 _LOG = logging.getLogger("ashore")
 
 
@@ -26,19 +27,8 @@ def read_checkpoint(path: Path, *, trust: bool = False) -> dict[str, Any]:
         path: the file.
         trust: whether it may run code while it is read, which any pickle can.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such checkpoint")
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=not trust)
-    except pickle.UnpicklingError as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{path}: it holds more than tensors, and reading it could run code ({reason}); if you know where it comes"
-            " from, say trust=True (--trust)"
-        ) from error
-    except (RuntimeError, EOFError, ValueError) as error:
-        raise InputError(f"{path}: this is no checkpoint of torch: {error}") from error
-    if not isinstance(found, dict) or not {"actor_state_dict", "model_state_dict"} & found.keys():
+    found = read_tensors(path, trust=trust)
+    if not isinstance(found, dict) or not _MODELS & found.keys():
         raise InputError(f"{path}: expected a checkpoint of RSL-RL, with actor_state_dict or model_state_dict in it")
     return found
 

@@ -57,8 +57,8 @@ class OnnxBackend:
             )
         session = open_session(files[0], options, where)
         described = describe(session, where)
-        check_ports(f"{where}: input", _found(described.inputs), stage.inputs)
-        check_ports(f"{where}: output", _found(described.outputs), stage.outputs)
+        check_ports(f"{where}: input", found_ports(described.inputs), stage.inputs)
+        check_ports(f"{where}: output", found_ports(described.outputs), stage.outputs)
         return OnnxSession(session)
 
 
@@ -193,5 +193,6 @@ def _numbers(provider: Provider) -> set[str]:
     return set() if isinstance(provider, str) or "device_id" not in provider[1] else {str(provider[1]["device_id"])}
 
 
-def _found(ports: Sequence[OnnxPort]) -> list[FoundPort]:
+def found_ports(ports: Sequence[OnnxPort]) -> list[FoundPort]:
+    """Ports with their dtypes as Ashore calls them."""
     return [FoundPort(port.name, port.type, _DTYPES.get(port.type), port.shape) for port in ports]

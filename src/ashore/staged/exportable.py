@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+from ashore.building import ProcessorSpec
+
 if TYPE_CHECKING:
     import torch
-
-ProcessorSpec: TypeAlias = Mapping[str, Any]
-"""A processor in words: its ``type``, the ``features`` it works on, and its parameters."""
 
 Observation: TypeAlias = Mapping[str, Any]
 """Feature -> what a robot has: a tensor or an array with a batch axis, or a text."""

@@ -13,16 +13,16 @@ from typing import Any
 import msgspec
 import torch
 
+from ashore.building import Pipeline, apply, touched
+from ashore.building.loops import ACTION
 from ashore.capture.options import ExportOptions, check_name
 from ashore.errors import ExportError, InputError
 from ashore.package import Package, write
 from ashore.package.provenance import collect_provenance
 from ashore.spec import ACTION_QUEUE, NOISE, SINGLE_PASS, TEXT, Manifest, Port, Runner
 from ashore.staged.exportable import Exportable, ExportInputs, Observation, ProcessorSpec
-from ashore.staged.layouts import ACTION, lay_out
-from ashore.staged.pipeline import Pipeline
+from ashore.staged.layouts import lay_out
 from ashore.staged.proof import prove
-from ashore.staged.specs import apply, touched
 from ashore.staged.stages import Captured, capture
 from ashore.view import draw
 

@@ -19,8 +19,10 @@ from ashore.errors import BackendError
 from ashore.package import Array, Arrays, Package, batch_of
 from ashore.processors import build
 from ashore.runtime import BackendChoice, Options, load
+from ashore.runtime.loops import Body, open_loop
 from ashore.runtime.onnx import open_session
-from ashore.spec import RATES, Endpoint, Rate, Wiring, concrete
+from ashore.runtime.queueing import find_queue
+from ashore.spec import RATES, Endpoint, Rate, Stage, Wiring, concrete
 
 ROUND = 20
 WARMUP = 200
@@ -114,8 +116,10 @@ def bench(
         advance: called with the number of calls made since the last time, for a progress bar.
     """
     policy = load(package, backend=backend, device=device, threads=threads)
+    queue = find_queue(package.manifest, str(package.path))
+    decide = policy.step if queue is None else policy.predict_action_chunk  # else most calls would do nothing
     inputs = {rate: _example(package, rate) for rate in RATES}
-    calls: dict[Rate, Callable[[Arrays], object]] = {"policy": policy.step, "substep": policy.substep}
+    calls: dict[Rate, Callable[[Arrays], object]] = {"policy": decide, "substep": policy.substep}
     timings: list[Timing] = []
     for rate in RATES:
         if not any(stage.rate == rate for stage in package.manifest.stages.values()):
@@ -125,7 +129,7 @@ def bench(
         def reset(bare: Bare = bare) -> None:
             bare.reset()
             policy.reset()
-            policy.step(inputs["policy"])
+            decide(inputs["policy"])
 
         candidates = {"policy": partial(calls[rate], inputs[rate]), "bare": bare.call}
         taken = take_turns(candidates, samples, reset=reset, advance=advance)
@@ -137,14 +141,16 @@ class Bare:
     """A rate of a package, run as one would by hand.
 
     Args:
-        package: its ONNX artifacts are opened anew, with the session options of a policy.
+        package: its ONNX artifacts are opened anew, with the session options of a policy; a queue is left out.
         rate: whose stages to run.
         inputs: the package inputs of that rate, the same in every call.
         threads: threads within one operation.
     """
 
     def __init__(self, package: Package, rate: Rate, inputs: Arrays, *, threads: int = 1) -> None:
-        manifest, graph = package.manifest, Wiring(package.manifest)
+        queue = find_queue(package.manifest, str(package.path))
+        manifest = package.manifest if queue is None else queue.rest
+        graph = Wiring(manifest)
         values = {Endpoint("inputs", name): value for name, value in inputs.items()}
         values |= {Endpoint("states", name): value for name, value in package.initial_state().items()}
         feeds: dict[str, dict[str, Array]] = {}
@@ -185,12 +191,59 @@ def _by_hand(package: Package, name: str, threads: int) -> tuple[_Run, list[str]
     stage, where = package.manifest.stages[name], f"{package.path}: stage {name!r}"
     if stage.processor is not None:
         apply, ports = build(where, stage, package.read), list(stage.outputs)
-        return lambda _, feed: [apply(feed)[port] for port in ports], ports
+
+        def process(_: None, feed: dict[str, Array]) -> list[Array]:
+            results = apply(feed)
+            return [results[port] for port in ports]
+
+        return process, ports
+    if stage.runner is not None:
+        return _loop_by_hand(package, stage, where, threads), list(stage.outputs)
     artifact = stage.artifacts.get("onnx")
     if artifact is None:
         raise BackendError(f"{where} has no ONNX artifact to measure against")
     session = open_session(package.read(artifact.path), Options(threads=threads), where)
     return session.run, [output.name for output in session.get_outputs()]
+
+
+class _Plain:
+    """A stage of a loop that is run by ``session.run``, with what that gives copied to where the loop wants it."""
+
+    errors: tuple[type[Exception], ...] = ()
+
+    def __init__(self, run: _Run, ports: list[str]) -> None:
+        self._run, self._ports = run, ports
+
+    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Callable[[], object]:
+        feed = dict(inputs)
+
+        def call() -> None:
+            for port, value in zip(self._ports, self._run(None, feed), strict=True):
+                outputs[port][...] = value
+
+        return call
+
+
+def _loop_by_hand(package: Package, stage: Stage, where: str, threads: int) -> _Run:
+    """A loop with plain calls of its bodies in it."""
+    stages, runner = package.manifest.stages, stage.runner
+    bodies = [
+        Body(name, stages[name], _Plain(*_by_hand(package, name, threads)))
+        for name in (runner.stages if runner else ())
+    ]
+    given, made = (
+        {port: np.zeros(concrete(spec.shape, 1), spec.dtype) for port, spec in ports.items()}
+        for ports in (stage.inputs, stage.outputs)
+    )
+    call = open_loop(where, stage, bodies).bind(given, made)
+
+    def run(_: None, feed: dict[str, Array]) -> list[Array]:
+        for port, value in feed.items():
+            given[port][...] = value
+        call()
+        return list(made.values())
+
+    return run
 
 
 def _example(package: Package, rate: Rate) -> dict[str, Array]:

@@ -55,7 +55,7 @@ def memory(state: State) -> str:
 def rate(stage: Stage, manifest: Manifest) -> str:
     """How often a stage runs: ``policy · 50 Hz``."""
     timing = manifest.timing
-    if stage.runner is not None:
+    if stage.rate == "loop" or stage.runner is not None:
         return "loop · inside a decision"
     if stage.rate == "substep":
         return f"substep · {frequency(timing.physics_dt_s)}" if timing and timing.physics_dt_s else "substep"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import support
-from ashore.package import Package, write
+from ashore.package import Golden, Package, write
 from ashore.runtime.loops import Body, open_loop
 from ashore.spec import Artifact, Manifest, Port, Runner, Stage, State, Wire
 
@@ -32,7 +32,7 @@ def port(dtype: str, *shape: int | str) -> Port:
     return Port(dtype=dtype, shape=shape)  # type: ignore[arg-type]
 
 
-def package(out: Path, stage: Stage, bodies: Mapping[str, tuple[Stage, str]]) -> Package:
+def package(out: Path, stage: Stage, bodies: Mapping[str, tuple[Stage, str]], golden: Golden | None = None) -> Package:
     """Write a package with an encoder, the stage `sample` with a runner, and what it runs.
 
     Every input of the stage but `context` is an input of the package.
@@ -61,7 +61,9 @@ def package(out: Path, stage: Stage, bodies: Mapping[str, tuple[Stage, str]]) ->
         states={"h": State(dtype="float32", shape=OBSERVATION.shape, role="memory")},
     )
     files = {f"{name}.onnx": support.model(text) for name, (_, text) in bodies.items()}
-    return write(out, manifest, files={"encode.onnx": support.model(ENCODER), **files}, initial={"h": INITIAL})
+    return write(
+        out, manifest, files={"encode.onnx": support.model(ENCODER), **files}, initial={"h": INITIAL}, golden=golden
+    )
 
 
 def loop_stage(kind: str, params: dict[str, Any], inputs: Mapping[str, Port], result: Port = SAMPLE) -> Stage:

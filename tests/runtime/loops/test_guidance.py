@@ -187,6 +187,24 @@ def test_runge_kutta_is_guided_at_each_evaluation() -> None:
     np.testing.assert_allclose(made, noise - (one + 2 * two + 2 * three + four) / 6, rtol=1e-5, atol=1e-5)
 
 
+def test_a_symbolic_batch_is_guided_row_by_row() -> None:
+    rows, context = port("float32", "batch", 8, 3), port("float32", "batch", 1, 3)
+    inputs = {"noise": rows, "context": context, "prev_chunk": rows, "delay": COUNT, "prev_length": COUNT}
+    loop = Loop(
+        looping.loop_stage("flow", {**DOWN, "guidance": LINEAR}, inputs, rows),
+        looping.body_stage({"x_t": rows, "timestep": port("float32", "batch"), "context": context}, {"v_t": rows}),
+        velocity,
+        batch=2,
+    )
+    single = Loop(stage(CHUNK, LINEAR), body(CHUNK), velocity)
+    values = {"noise": drawn(2, 8, 3), "context": drawn(2, 1, 3), "prev_chunk": drawn(2, 8, 3)}
+    counts = {"delay": np.array([1]), "prev_length": np.array([8])}
+    made = loop(**values, **counts)
+    for row in range(2):
+        one = {name: value[row : row + 1] for name, value in values.items()}
+        np.testing.assert_allclose(made[row : row + 1], single(**one, **counts), atol=1e-6)
+
+
 def test_a_package_with_guidance_runs_for_several_decisions_with_a_reset(tmp_path: Path) -> None:
     package = looping.package(tmp_path / "p", stage(CHUNK, LINEAR, **UP), {"denoise": (body(CHUNK), DENOISE)})
     policy, reference = ashore.load(package), looping.Sum()

@@ -17,7 +17,7 @@ import onnx
 import onnx.helper
 import onnx.numpy_helper
 
-from ashore.interop.exploy.contents import Contents
+from ashore.interop.contents import Contents
 from ashore.interop.exploy.layout import FIRST_OUTPUTS, unused
 from ashore.interop.exploy.renaming import captured, defined, reads, renamed
 from ashore.interop.exploy.said import Said, understand_metadata

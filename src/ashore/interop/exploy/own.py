@@ -13,6 +13,7 @@ import msgspec
 import onnx
 
 from ashore.errors import AshoreError, PackageError
+from ashore.interop.contents import Contents
 from ashore.interop.exploy.assembling import (
     DEFAULT,
     PROCESS_ACTIONS,
@@ -20,7 +21,6 @@ from ashore.interop.exploy.assembling import (
     constant_prefix,
     stage_prefix,
 )
-from ashore.interop.exploy.contents import Contents
 from ashore.interop.exploy.layout import Layout
 from ashore.interop.exploy.note import Note, portable, read_note
 from ashore.interop.exploy.properties import ABOUT, DATE, GROUPS, VERSION, about_of, properties

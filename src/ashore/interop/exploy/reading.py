@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ashore.errors import BackendError, PackageError
-from ashore.interop.exploy.contents import Contents, check_contents
+from ashore.interop.contents import Contents, check_contents
 from ashore.interop.exploy.foreign import convert_foreign
 from ashore.interop.exploy.own import take_apart
 from ashore.interop.exploy.stages import parse

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import msgspec
 
 from ashore.errors import PackageError
+from ashore.interop.structs import as_struct
 from ashore.spec import Finding, Frozen, Joint, Provenance, Role, Timing
 
 CONFIG_VERSION = "1.3"
@@ -27,8 +28,6 @@ NOTE = "ashore"
 
 OWN_VERSION = "ashore version"
 """What the system information holds only if a package that never was LEAPP's was written."""
-
-_Struct = TypeVar("_Struct")
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,13 +129,3 @@ def parse(raw: Any, where: str) -> Document:
     pipeline = as_struct(top["pipeline"], Pipeline, f"{where}: pipeline")
     nodes = {name: as_struct(model, Model, f"{where}: models.{name}") for name, model in models.items()}
     return Document(nodes, pipeline, system)
-
-
-def as_struct(value: Any, kind: type[_Struct] | Any, where: str) -> _Struct:
-    """A value as what it should be, or `PackageError` with the place."""
-    try:
-        return cast("_Struct", msgspec.convert(value, kind))
-    except msgspec.ValidationError as error:
-        message, _, path = str(error).partition(" - at `$")
-        place = path.rstrip("`").lstrip(".")
-        raise PackageError(f"{where}{f'.{place}' if place else ''}: {message[:1].lower()}{message[1:]}") from None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from pathlib import Path
 
 from ashore.errors import PackageError
+from ashore.interop.folders import read_inside
 from ashore.interop.leapp.document import Parameters
 from ashore.interop.leapp.yaml_text import MAX_YAML_BYTES
 from ashore.spec import path_problem
@@ -38,7 +37,7 @@ def find_yaml(source: Path) -> Path:
 
 def read_yaml_bytes(path: Path) -> bytes:
     """The bytes of the YAML file, up to one more than it may have."""
-    return _read(path.parent, path.name, str(path), MAX_YAML_BYTES + 1)
+    return read_inside(path.parent, path.name, str(path), MAX_YAML_BYTES + 1)
 
 
 def read_beside(yaml: Path, path: str, where: str) -> bytes:
@@ -52,27 +51,7 @@ def read_beside(yaml: Path, path: str, where: str) -> bytes:
     path = path.removeprefix("./")
     if problem := path_problem(path):
         raise PackageError(f"{where}: {path!r}: {problem}")
-    return _read(yaml.parent, path, where)
-
-
-def _read(folder: Path, path: str, where: str, limit: int = -1) -> bytes:
-    place = folder
-    try:
-        for part in path.split("/"):
-            place = place / part
-            if place.is_symlink():
-                raise PackageError(f"{where}: {path!r} is a link; a LEAPP directory is read only where it lies")
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-        with os.fdopen(os.open(place, flags), "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise PackageError(f"{where}: {path!r} is not a plain file")
-            return stream.read(limit)
-    except IsADirectoryError:
-        raise PackageError(f"{where}: {path!r} is not a plain file") from None
-    except FileNotFoundError:
-        raise PackageError(f"{where}: {path!r} is missing") from None
-    except OSError as error:
-        raise PackageError(f"{where}: {path!r} cannot be read: {error.strerror or error}") from error
+    return read_inside(yaml.parent, path, where)
 
 
 def check_digests(data: bytes, parameters: Parameters, where: str) -> None:

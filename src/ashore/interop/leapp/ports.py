@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from ashore.errors import ExportError, PackageError
-from ashore.interop.leapp.document import DTYPES, NOTE, PortNote, as_struct
+from ashore.interop.leapp.document import DTYPES, NOTE, PortNote
+from ashore.interop.structs import as_struct
 from ashore.spec import KINDS, Dim, Finding, Limits, Port, names_its_order
 from ashore.spec.kinds import CUSTOM_PREFIX
 from ashore.spec.manifest import Source

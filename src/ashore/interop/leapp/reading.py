@@ -31,7 +31,6 @@ from ashore.interop.leapp.document import (
     PackageNote,
     PortNote,
     StateNote,
-    as_struct,
     parse,
 )
 from ashore.interop.leapp.files import check_digests, find_yaml, read_beside, read_yaml_bytes
@@ -39,6 +38,7 @@ from ashore.interop.leapp.flows import Flows
 from ashore.interop.leapp.ports import Described, understand
 from ashore.interop.leapp.torch_files import check_torch_file
 from ashore.interop.leapp.yaml_text import load_yaml
+from ashore.interop.structs import as_struct
 from ashore.package import Array, Package, load_arrays, write
 from ashore.runtime import Options
 from ashore.runtime.onnx import OnnxBackend, describe, open_session

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ashore.errors import AshoreError, ExportError, PackageError
+from ashore.interop.folders import check_free, place_folder
 from ashore.interop.leapp.document import (
     CONFIG_VERSION,
     DTYPES,
@@ -40,8 +40,6 @@ from ashore.runtime.onnx import describe as describe_onnx
 from ashore.runtime.onnx import open_session
 from ashore.spec import (
     BATCH,
-    FORMAT,
-    MANIFEST,
     SINGLE_PASS,
     Artifact,
     Endpoint,
@@ -87,11 +85,11 @@ def to_leapp(package: Package, out: str | os.PathLike[str], *, backend: str | No
         ExportError: LEAPP cannot express the package. Nothing was written.
     """
     target = Path(out)
-    _check_free(target)
+    check_free(target)
     writer = _Writer(package, None if backend is None else backend_name(backend))
     contents = writer.contents()
     yaml = f"{package.manifest.name}.yaml"
-    _place(target, yaml, contents)
+    place_folder(target, contents, lambda fresh: _read_back(fresh / yaml))
     size = sum(map(len, contents.values()))
     return Written(target, target / yaml, size, writer.inputs, writer.outputs, writer.states)
 
@@ -319,46 +317,6 @@ def _joined(inner: Port, outer: Port) -> Port:
     inner_says = {field: getattr(inner, field) for field in inner.__struct_fields__ if getattr(outer, field) is None}
     metadata = {**inner.metadata, **outer.metadata}
     return msgspec.structs.replace(outer, **inner_says, metadata=metadata, finite=inner.finite and outer.finite)
-
-
-# --- the disk --------------------------------------------------------------------------------------------------------
-
-
-def _check_free(target: Path) -> None:
-    """Nothing that is there may be lost, and no package may get files that are not its own."""
-    try:
-        if target.is_symlink():
-            raise PackageError(f"{target}: is a link; name the place it points to")
-        if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-            raise PackageError(f"{target}: is there already; remove it or choose another place")
-        for parent in target.absolute().parents:
-            manifest = parent / MANIFEST
-            if manifest.is_file() and FORMAT.encode() in manifest.read_bytes()[:4096]:
-                raise PackageError(f"{target}: lies in the package {parent}, which holds nothing but its own files")
-    except OSError as error:
-        raise PackageError(f"{target}: cannot be written: {error.strerror or error}") from error
-    except ValueError as error:  # what the system says to a path with a NUL in it
-        raise PackageError(f"{str(target)!r}: cannot be a path: {error}") from error
-
-
-def _place(target: Path, yaml: str, contents: Mapping[str, bytes]) -> None:
-    """Put files at `target`, all or nothing, after reading back what was written."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
-            fresh = Path(scratch) / "new"
-            fresh.mkdir(mode=0o755)
-            for path, data in contents.items():
-                with open(fresh / path, "xb") as stream:
-                    stream.write(data)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-            _read_back(fresh / yaml)
-            if target.is_dir():
-                target.rmdir()
-            fresh.rename(target)
-    except OSError as error:
-        raise PackageError(f"{target}: cannot be written: {error.strerror or error}") from error
 
 
 def _read_back(yaml: Path) -> None:

@@ -22,13 +22,13 @@ LoopBuilder: TypeAlias = Callable[[str, Stage, Sequence[Body]], Session]
 """What to call the stage in an error, the stage, and what it runs -> a session like that of any other stage."""
 
 Feeds: TypeAlias = Mapping[str, str]
-"""What a runner gives its body by itself: ``sample`` and ``time`` are inputs of the body, ``noise`` is an input of the
-stage with the runner. Key, which is a param too -> the name of the port if the params do not say another."""
+"""What a runner gives its body by itself. Param -> the port's name if the params do not say another: ``noise`` is an
+input of the stage with the runner, ``sample`` and all others are inputs of the body."""
 
 LOOPS: Mapping[str, LoopBuilder] = {"ddim": ddim, "ddpm": ddpm, "flow": flow}
 _FEEDS: Mapping[str, Feeds] = {
-    "ddim": {"sample": "sample", "time": "timestep", "noise": "noise"},
-    "ddpm": {"sample": "sample", "time": "timestep", "noise": "noise"},
+    "ddim": {"sample": "sample", "timestep": "timestep", "noise": "noise"},
+    "ddpm": {"sample": "sample", "timestep": "timestep", "noise": "noise"},
     "flow": {"sample": "x_t", "time": "timestep", "noise": "noise"},
 }
 

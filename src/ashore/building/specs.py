@@ -7,14 +7,16 @@ nothing is applied twice, and what touches nothing is an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
+from ashore.building.pipeline import Kept, Pipeline, zeros
 from ashore.errors import ExportError, suggestion
 from ashore.spec import Port, State
-from ashore.staged.exportable import ProcessorSpec
-from ashore.staged.pipeline import Kept, Pipeline, zeros
+
+ProcessorSpec: TypeAlias = Mapping[str, Any]
+"""A processor in words: its ``type``, the ``features`` it works on, and its parameters."""
 
 _MEANT = ("type", "features", "artifact", "enabled")
 
@@ -63,6 +65,13 @@ def _padded(port: Port, params: dict[str, Any]) -> tuple[Port, dict[str, Any]]:
     return _changed(port, shape=(*port.shape[:-1], size), element_names=None, unit=None), params
 
 
+def _trimmed(port: Port, params: dict[str, Any]) -> tuple[Port, dict[str, Any]]:
+    if not params.get("trim"):
+        return port, params
+    size = params.pop("size")
+    return _changed(port, shape=(*port.shape[:-1], size), element_names=None), params
+
+
 def _sliced(port: Port, params: dict[str, Any]) -> tuple[Port, dict[str, Any]]:
     shape = (port.shape[0], *params.pop("shape"))
     return _changed(port, shape=shape, element_names=None), {"start": [0, *params.pop("start")], **params}
@@ -81,6 +90,7 @@ def _converted(port: Port, params: dict[str, Any]) -> tuple[Port, dict[str, Any]
 
 
 _RESULTS: Mapping[str, Callable[[Port, dict[str, Any]], tuple[Port, dict[str, Any]]]] = {
+    "denormalize": _trimmed,
     "pad": _padded,
     "slice": _sliced,
     "resize": _resized,
