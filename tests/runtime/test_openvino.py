@@ -297,6 +297,12 @@ def test_one_stream_one_thread_and_no_pinning_unless_asked() -> None:
     assert openvino_backend._properties("CPU", Options(), {"Mish", "Relu"})["SNIPPETS_MODE"] == "DISABLE"
 
 
+def test_what_it_cannot_fuse_is_not_fused() -> None:
+    """Such as a network of LeRobot's diffusion policies, which is refused otherwise."""
+    assert openvino_backend._properties("CPU", Options(), {"Mish", "Add"})["SNIPPETS_MODE"] == "DISABLE"
+    assert "SNIPPETS_MODE" not in openvino_backend._properties("CPU", Options(), {"Add"})
+
+
 def test_properties_override_those_of_ashore_and_must_exist() -> None:
     made = compiled(properties={"PERFORMANCE_HINT": "THROUGHPUT"})
     assert str(made.get_property("PERFORMANCE_HINT")).endswith("THROUGHPUT")

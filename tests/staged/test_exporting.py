@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ import torch
 import support
 from ashore.errors import AshoreError, ExportError, InputError
 from ashore.package import Package, read
+from ashore.runtime import load
 from ashore.staged import ExportInputs, adapts, export_policy, exporting, load_exported_policy
 from ashore.verify import replay
-from staged.policies import ACTION, CHUNK, QUEUED, STATE, STEPS, Flow, Policy, example
+from staged.policies import ACTION, CHUNK, QUEUED, STATE, STEPS, Flow, Policy, denormalised, example
 
 QUICK: dict[str, Any] = {"picture": False, "validation_steps": 2}
 TICKS = 60
@@ -240,3 +241,79 @@ def test_files_that_compute_something_else_are_found_out(tmp_path: Path, monkeyp
 def test_options_are_checked_before_anything_is_done(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown option 'pictures'; did you mean 'picture'"):
         export_policy(Policy(), tmp_path / "p", example_batch=example(), pictures=False)
+
+
+class Knowing(Policy):
+    """A policy that draws a number itself, gives its features too, knows what it is given, and checks its package."""
+
+    def __init__(self, worst: float = 0.0) -> None:
+        super().__init__()
+        self.worst, self.imagined = worst, 0
+
+    def get_export_modules(self) -> Mapping[str, torch.nn.Module]:
+        class Noisy(torch.nn.Module):
+            def __init__(self, inner: torch.nn.Module) -> None:
+                super().__init__()
+                self.inner = inner
+
+            def forward(self, image: torch.Tensor, state: torch.Tensor, luck: torch.Tensor) -> torch.Tensor:
+                return self.inner(image, state) + luck
+
+        return {"model": Noisy(self.modules["model"])}
+
+    def prepare_example(self, given: Mapping[str, Any] | None, *, include_normalization: bool) -> Mapping[str, Any]:
+        assert include_normalization
+        return example() if given is None else given
+
+    def prepare_inputs(self, example_batch: Mapping[str, Any]) -> Mapping[str, ExportInputs]:
+        names = ("observation.image", "observation.state")
+        tensors = (*(example_batch[name] for name in names), torch.randn(1, 1, ACTION))
+        return {"model": ExportInputs(tensors, (*names, "luck"), ("action",), noise=["luck"])}
+
+    def export_assets(self) -> dict[str, bytes]:
+        return super().export_assets() | {"unused.bin": b"nothing reads it"}
+
+    def export_processor_specs(self, include_normalization: bool, stats_artifact: str, assets: Any = None) -> Any:
+        before, after = super().export_processor_specs(
+            include_normalization, stats_artifact, {"stats.safetensors": "stats.safetensors"}
+        )
+        return before, [{"type": "output", "features": ["action"], "name": "raw"}, *after]
+
+    def get_runner_params(self) -> dict[str, Any]:
+        return {}
+
+    def imagine(self, manifest: Any) -> Iterator[Mapping[str, Any]]:
+        for seed in range(1, 100):
+            self.imagined += 1
+            yield example(seed)
+
+    def check_package(self, package: Package, *, atol: float, rtol: float) -> dict[str, Any]:
+        if self.worst > atol:
+            raise ExportError(f"it is {self.worst} off")
+        return {"checked": rtol}
+
+
+def test_a_policy_may_know_what_it_is_given_draw_and_check(tmp_path: Path) -> None:
+    policy = Knowing()
+    package = export_policy(policy, tmp_path / "p", picture=False, rtol=1e-4)
+    manifest = package.manifest
+    assert manifest.metadata["checked"] == 1e-4
+    assert manifest.inputs["luck"].kind == "noise"
+    assert set(manifest.outputs) == {"raw", "action"}
+    assert "unused.bin" not in manifest.files
+    assert policy.imagined
+    given = {name: one.numpy() for name, one in example().items()}
+    out = load(package).step(given | {"luck": np.zeros((1, 1, ACTION), np.float32)})
+    assert np.abs(out["action"] - policy.chunk(example()).numpy()).max() < 1e-5
+    assert np.abs(denormalised(torch.from_numpy(out["raw"])).numpy() - out["action"]).max() < 1e-5
+
+
+def test_a_package_that_its_policy_rejects_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"it is 0\.1 off"):
+        export_policy(Knowing(0.1), tmp_path / "p", picture=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_most_policies_need_an_example(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected an example_batch, to see what a robot gives"):
+        export_policy(Policy(), tmp_path / "p")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from ashore.cli.output import console, print_json, progress, table
+from ashore.cli.simulators import quiet
 from ashore.errors import InputError
 from ashore.package import Package
 
@@ -22,7 +21,7 @@ def run_export(
 ) -> None:
     """Export a policy that LeRobot saved, and print what is in the package."""
     began = perf_counter()
-    with _quiet(), progress(f"opening {checkpoint}", None) as bar:
+    with quiet(), progress(f"opening {checkpoint}", None) as bar:
         for plugin in plugins:
             _import(plugin)
         from ashore.integrations.lerobot import export_lerobot
@@ -46,14 +45,6 @@ def _import(name: str) -> None:
         importlib.import_module(name)
     except ImportError as error:
         raise InputError(f"--plugin {name}: {error}") from error
-
-
-@contextlib.contextmanager
-def _quiet() -> Any:
-    """What LeRobot prints goes to the error stream, so that output can be piped."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    with contextlib.redirect_stdout(sys.stderr):
-        yield
 
 
 def _about(package: Package, seconds: float) -> dict[str, Any]:

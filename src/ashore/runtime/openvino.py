@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -84,7 +84,7 @@ class OpenvinoBackend:
             raise BackendError(
                 f"{where}: {narrowed} is float64, which OpenVINO computes as float32; run it on another backend"
             )
-        kinds = {op.get_type_name() for op in model.get_ops()}
+        kinds = {op.get_type_name() for op in operations(model)}
         return OpenvinoSession(
             self._ov, self._core, where, model, device, _properties(device, options, kinds), list(expected)
         )
@@ -179,7 +179,7 @@ def _device(core: Any, asked: str | None, where: str) -> str:
     return wanted
 
 
-def _properties(device: str, options: Options, kinds: set[str]) -> dict[str, Any]:
+def _properties(device: str, options: Options, kinds: Collection[str] = ()) -> dict[str, Any]:
     chosen: dict[str, Any] = {
         "INFERENCE_PRECISION_HINT": "f32",
         "EXECUTION_MODE_HINT": "ACCURACY",  # nor quantise on the way
@@ -188,7 +188,7 @@ def _properties(device: str, options: Options, kinds: set[str]) -> dict[str, Any
     }
     if device == "CPU":
         chosen |= {"INFERENCE_NUM_THREADS": options.threads, "ENABLE_CPU_PINNING": False}
-        if _UNFUSED & kinds:
+        if not _UNFUSED.isdisjoint(kinds):
             chosen["SNIPPETS_MODE"] = "DISABLE"
     return chosen | dict(options.properties or {})
 
