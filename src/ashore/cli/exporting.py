@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from ashore.cli.output import console, print_json, progress, table
+from ashore.cli.output import console, evidence, print_json, progress, table
 from ashore.cli.simulators import quiet
 from ashore.errors import InputError
 from ashore.package import Package
@@ -82,7 +82,7 @@ def _numbers(where: str, text: str) -> list[float]:
 
 
 def _about(package: Package, onnx: Path | None, seconds: float) -> dict[str, Any]:
-    manifest, proof = package.manifest, package.manifest.verification
+    manifest = package.manifest
     return {
         "package": str(package.path),
         "onnx": None if onnx is None else str(onnx),
@@ -90,15 +90,7 @@ def _about(package: Package, onnx: Path | None, seconds: float) -> dict[str, Any
         "inputs": {name: list(port.shape) for name, port in manifest.inputs.items()},
         "outputs": {name: list(port.shape) for name, port in manifest.outputs.items()},
         "states": {name: state.role for name, state in manifest.states.items()},
-        "findings": [f"{one.severity}: {one.message}" for one in manifest.findings],
-        "verification": None
-        if proof is None
-        else {
-            "status": proof.status,
-            "steps": proof.steps,
-            "resets": proof.resets,
-            "max_abs_error": max((one.max_abs_error_free_running for one in proof.results), default=None),
-        },
+        **evidence(manifest),
         "seconds": seconds,
     }
 

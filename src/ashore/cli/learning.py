@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from ashore.cli.output import console, print_json, progress, table
+from ashore.cli.output import console, evidence, print_json, progress, table
 from ashore.cli.simulators import quiet
 from ashore.errors import InputError
 from ashore.package import Package
@@ -49,7 +49,6 @@ def _import(name: str) -> None:
 
 def _about(package: Package, seconds: float) -> dict[str, Any]:
     manifest = package.manifest
-    proof = manifest.verification
     return {
         "package": str(package.path),
         "policy": manifest.metadata.get("lerobot"),
@@ -57,15 +56,7 @@ def _about(package: Package, seconds: float) -> dict[str, Any]:
         "outputs": {name: {"dtype": port.dtype, "shape": list(port.shape)} for name, port in manifest.outputs.items()},
         "stages": list(manifest.stages),
         "states": {name: state.role for name, state in manifest.states.items()},
-        "findings": [f"{one.severity}: {one.message}" for one in manifest.findings],
-        "verification": None
-        if proof is None
-        else {
-            "status": proof.status,
-            "steps": proof.steps,
-            "resets": proof.resets,
-            "max_abs_error": max((one.max_abs_error_free_running for one in proof.results), default=None),
-        },
+        **evidence(manifest),
         "seconds": seconds,
     }
 

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ashore.spec import Manifest
+
 _WIDTH_WITHOUT_TERMINAL = 200
 
 
@@ -21,6 +23,25 @@ def console() -> Console:
     # A pipe has no width of its own, and tables folded to 80 columns are hard to read.
     width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
     return Console(width=width, highlight=False, markup=False, emoji=False)
+
+
+def evidence(manifest: Manifest, *, substeps: bool = False) -> dict[str, Any]:
+    """What an export found and proved about its package, for machines.
+
+    Args:
+        manifest: of the package.
+        substeps: whether it may have them.
+    """
+    proof, told = manifest.verification, None
+    if proof is not None:
+        told = {
+            "status": proof.status,
+            "steps": proof.steps,
+            **({"substeps": proof.substeps} if substeps else {}),
+            "resets": proof.resets,
+            "max_abs_error": max((one.max_abs_error_free_running for one in proof.results), default=None),
+        }
+    return {"findings": [f"{one.severity}: {one.message}" for one in manifest.findings], "verification": told}
 
 
 def print_json(document: Any) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ashore.cli.output import console, print_json, progress, table
+from ashore.cli.output import console, evidence, print_json, progress, table
 from ashore.errors import InputError
 from ashore.package import Package
 from ashore.runtime.commands import as_command
@@ -342,23 +342,13 @@ def quiet() -> Iterator[None]:
 
 def _about(package: Package, seconds: Mapping[str, float]) -> dict[str, Any]:
     manifest = package.manifest
-    proof = manifest.verification
     return {
         "package": str(package.path),
         "inputs": {name: port.connection for name, port in manifest.inputs.items()},
         "outputs": {name: port.connection for name, port in manifest.outputs.items()},
         "states": {name: state.role for name, state in manifest.states.items()},
         "joints": len(manifest.joints),
-        "findings": [f"{one.severity}: {one.message}" for one in manifest.findings],
-        "verification": None
-        if proof is None
-        else {
-            "status": proof.status,
-            "steps": proof.steps,
-            "substeps": proof.substeps,
-            "resets": proof.resets,
-            "max_abs_error": max((one.max_abs_error_free_running for one in proof.results), default=None),
-        },
+        **evidence(manifest, substeps=True),
         "seconds": dict(seconds),
     }
 
