@@ -13,8 +13,8 @@ LEROBOT_STAMP := $(LEROBOT_VENV)/.installed
 RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/deploy tests/docs/test_deploy.py tests/verify tests/cli tests/attacks tests/examples
 RUNTIME_TESTS += tests/environment/test_session.py tests/interop/exploy tests/interop/policy_package tests/test_plugins.py
 
-# Two processes on two cores; the tests of a simulator stay together, since they share its exports.
-PYTEST := -m pytest -n auto --dist loadgroup
+# Two processes on two cores; tests/conftest.py says which tests stay together.
+PYTEST := -m pytest -n auto
 
 LEROBOT_TESTS := tests/with_lerobot
 

@@ -5,12 +5,32 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 import support
 from ashore.package import Package
 
 settings.register_profile("ashore", deadline=None)  # machines are noisy, and a test is no measurement
 settings.load_profile("ashore")
+
+TOGETHER = {"integrations", "with_lerobot"}
+"""Folders whose files are each run by one process."""
+
+
+class Scheduling(LoadScopeScheduling):
+    """Tests go to processes one by one; those that share exports of a simulator or a trainer, file by file.
+
+    A scheduler of our own, since xdist's groups, which are written into node ids, are lost with pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, _ = nodeid.partition("::")
+        return file if TOGETHER & set(Path(file).parts) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling:
+    return Scheduling(config, log)
 
 
 @pytest.fixture
