@@ -240,16 +240,30 @@ def test_images_of_a_camera_are_inputs(tmp_path: Path) -> None:
     assert found.worst["camera.output.rgb"] <= 1.0, "rounding may turn a pixel by one"
 
 
-def test_an_open_batch_drives_several_robots(tmp_path: Path) -> None:
+def test_an_open_batch_drives_several_robots_each_as_if_it_were_alone(tmp_path: Path) -> None:
     with opened(CARTPOLE, "mlp", num_envs=2) as (env, actor):
         package = export(env, actor, tmp_path / "open", batch="dynamic")
-    with deployed(CARTPOLE, package, num_envs=3) as deployment:
+    starts = np.array([-0.15, 0.0, 0.2], np.float32)
+    together = poles(package, starts)
+    assert np.ptp(together, axis=1).max() > 0.1  # they do different things
+    assert np.abs(together).max() < UPRIGHT_RAD
+    for row in range(len(starts)):
+        np.testing.assert_allclose(together[:, row], poles(package, starts[row : row + 1])[:, 0], atol=1e-5, rtol=0)
+
+
+def poles(package: Package, starts: np.ndarray) -> np.ndarray:
+    """The angles of poles that start where they are told, in 20 decisions."""
+    with deployed(CARTPOLE, package, num_envs=len(starts)) as deployment:
         deployment.reset()
+        snapshot = dict(FRAMEWORK.snapshot(deployment))
+        snapshot["state.joint_q"].reshape(len(starts), 2)[:, 1] = starts
+        FRAMEWORK.put(deployment, snapshot)
+        rows = []
         for _ in range(20):
             outputs = deployment.step()
-        assert outputs["actions"].shape == (3, 1)
-        pole = deployment.element("robot").data.joint_pos.torch[:, 1]
-        assert float(pole.abs().max()) < UPRIGHT_RAD
+            assert outputs["actions"].shape == (len(starts), 1)
+            rows.append(deployment.element("robot").data.joint_pos.torch[:, 1].numpy().copy())
+    return np.stack(rows)
 
 
 # --- nothing is left behind -------------------------------------------------------------------------------------------
