@@ -18,18 +18,25 @@ import ashore
 from actor.comparing import ATOL, QUICK, ROWS, Pair, Plain, varied, with_file, worst_error
 from ashore.errors import InputError
 from ashore.integrations.trainers import Source, export_checkpoint, open_checkpoint
-from integrations.actors.pendulum import trajectory
+from integrations.actors.pendulum import picture, trajectory
 
 CHECKPOINTS = Path(__file__).parent / "actors" / "checkpoints"
 OBS = {"obs": (3,)}
 IMAGE = {"policy": (3,), "camera": (1, 8, 8)}
 FIVE = ["rsl5_mlp", "rsl5_lstm", "rsl5_gru", "rsl5_std", "rsl5_student", "rsl5_cnn"]
-THREE = ["rsl3_mlp", "rsl3_std", "rsl3_lstm"]
-STATES = {"rsl5_lstm": ["h", "c"], "rsl5_gru": ["h"], "rsl5_student": ["h"], "rsl3_lstm": ["h", "c"]}
+THREE = ["rsl3_mlp", "rsl3_std", "rsl3_lstm", "rsl3_student", "rsl3_cnn"]
+IMAGES = {"rsl5_cnn", "rsl3_cnn"}
+STATES = {
+    "rsl5_lstm": ["h", "c"],
+    "rsl5_gru": ["h"],
+    "rsl5_student": ["h"],
+    "rsl3_lstm": ["h", "c"],
+    "rsl3_student": ["h"],
+}
 
 
 def source(name: str, **more: Any) -> Source:
-    obs = IMAGE if name == "rsl5_cnn" else {}
+    obs = IMAGE if name in IMAGES else {}
     return Source(CHECKPOINTS / f"{name}.pt", config=CHECKPOINTS / f"{name}.json", obs=obs, **more)
 
 
@@ -105,8 +112,9 @@ def test_package_and_file_decide_as_version_3_did(name: str, rows: int, exported
     for obs, done, wanted in zip(path.obs, path.dones, expected, strict=True):
         policy.reset(done.numpy())
         plain.reset(done.numpy())
-        np.testing.assert_allclose(policy.step({"obs": obs.numpy()})["actions"], wanted, rtol=0, atol=ATOL)
-        np.testing.assert_allclose(plain.step({"obs": obs.numpy()}), wanted, rtol=0, atol=ATOL)
+        given = {"obs": obs.numpy()} | ({"camera": picture(obs).numpy()} if name in IMAGES else {})
+        np.testing.assert_allclose(policy.step(given)["actions"], wanted, rtol=0, atol=ATOL)
+        np.testing.assert_allclose(plain.step(given), wanted, rtol=0, atol=ATOL)
 
 
 @pytest.mark.parametrize("name", [*FIVE, *THREE])
@@ -137,7 +145,7 @@ def test_the_architecture_is_that_of_the_checkpoint_whatever_the_configuration_s
     assert kinds == {
         "rsl5_mlp": "MLP", "rsl5_lstm": "LSTM + MLP", "rsl5_gru": "GRU + MLP", "rsl5_std": "MLP",
         "rsl5_student": "GRU + MLP", "rsl5_cnn": "CNN + MLP", "rsl3_mlp": "MLP", "rsl3_std": "MLP",
-        "rsl3_lstm": "LSTM + MLP",
+        "rsl3_lstm": "LSTM + MLP", "rsl3_student": "GRU + MLP", "rsl3_cnn": "CNN + MLP",
     }  # fmt: skip
 
 
@@ -158,7 +166,7 @@ def changed(tmp_path: Path, name: str, change: Callable[[dict[str, Any], dict[st
     change(loaded, settings)
     torch.save(loaded, tmp_path / "m.pt")
     (tmp_path / "m.json").write_text(json.dumps(settings))
-    return Source(tmp_path / "m.pt", config=tmp_path / "m.json", obs=IMAGE if name == "rsl5_cnn" else {})
+    return Source(tmp_path / "m.pt", config=tmp_path / "m.json", obs=IMAGE if name in IMAGES else {})
 
 
 def refused(tmp_path: Path, given: Source, match: str) -> None:
@@ -247,6 +255,27 @@ def test_the_configuration_is_found_where_simulators_write_it(tmp_path: Path) ->
     assert open_checkpoint("rsl_rl", Source(tmp_path / "model_60.pt")).inputs["obs"].shape == (1, 3)
 
 
-def test_images_need_their_shapes(tmp_path: Path) -> None:
-    given = Source(CHECKPOINTS / "rsl5_cnn.pt", config=CHECKPOINTS / "rsl5_cnn.json")
-    refused(tmp_path, given, r"it reads images, and does not say how large they are; .*\['policy', 'camera'\]")
+@pytest.mark.parametrize(("name", "which"), [("rsl5_cnn", r"\['policy', 'camera'\]"), ("rsl3_cnn", r"\['camera'\]")])
+def test_images_need_their_shapes(name: str, which: str, tmp_path: Path) -> None:
+    given = Source(CHECKPOINTS / f"{name}.pt", config=CHECKPOINTS / f"{name}.json")
+    refused(tmp_path, given, rf"it reads images, and does not say how large they are; .*{which}")
+
+
+@pytest.mark.parametrize(
+    ("obs", "match"),
+    [
+        ({"policy": (4,), "camera": (1, 8, 8)}, r"it reads 3 numbers beside its images, and obs says \{'policy': 4\}"),
+        ({"camera": (8, 8)}, r"obs camera: expected channels, height and width, got \[8, 8\]"),
+        ({"camera": (2, 8, 8)}, r"weights are not those of this Legacy: .*actor_cnns.camera.0.weight"),
+    ],
+)
+def test_shapes_that_the_weights_are_not_made_for_are_refused(
+    obs: dict[str, tuple[int, ...]], match: str, tmp_path: Path
+) -> None:
+    given = Source(CHECKPOINTS / "rsl3_cnn.pt", config=CHECKPOINTS / "rsl3_cnn.json", obs=obs)
+    refused(tmp_path, given, match)
+
+
+def test_convolutions_without_their_settings_are_refused(tmp_path: Path) -> None:
+    given = changed(tmp_path, "rsl3_cnn", lambda _, settings: settings["policy"].pop("actor_cnn_cfg"))
+    refused(tmp_path, given, r"m.json: the configuration has no actor_cnn_cfg, the checkpoint has images")

@@ -94,20 +94,51 @@ def rsl_rl_student(name: str) -> None:
     _judge(name, lambda obs: policy(obs), policy.reset)
 
 
-def rsl_rl_3(name: str, policy: Mapping[str, Any], iterations: int = 60) -> None:
+def rsl_rl_3(name: str, policy: Mapping[str, Any], iterations: int = 60, image: bool = False) -> None:
     """PPO of RSL-RL 3, with what it decides."""
     from rsl_rl.runners import OnPolicyRunner
 
-    settings = _rsl(policy=dict(policy), obs_groups={"policy": ["policy"], "critic": ["policy"]})
+    groups = ["policy", "camera"] if image else ["policy"]
+    settings = _rsl(policy=dict(policy), obs_groups={"policy": groups, "critic": ["policy"]})
     settings["algorithm"] |= {"rnd_cfg": None, "symmetry_cfg": None}
+    _rsl_rl_3(name, settings, OnPolicyRunner, iterations, image)
+
+
+def rsl_rl_3_student(name: str) -> None:
+    """A recurrent student of RSL-RL 3 that learned from `rsl3_mlp`."""
+    from rsl_rl.runners import DistillationRunner
+
+    policy = {
+        "class_name": "StudentTeacherRecurrent", "init_noise_std": 0.1, "student_hidden_dims": [16],
+        "teacher_hidden_dims": [32, 32], "activation": "elu", "student_obs_normalization": True,
+        "teacher_obs_normalization": True, "rnn_type": "gru", "rnn_hidden_dim": 8, "rnn_num_layers": 1,
+    }  # fmt: skip
+    settings = _rsl(policy=policy, obs_groups={"policy": ["policy"], "teacher": ["policy"]})
+    settings["algorithm"] = {
+        "class_name": "Distillation", "num_learning_epochs": 2, "learning_rate": 3e-3, "gradient_length": 8,
+        "max_grad_norm": 1.0, "loss_type": "mse",
+    }  # fmt: skip
+    teacher = torch.load(FOLDER / "rsl3_mlp.pt", weights_only=True)["model_state_dict"]
+    _rsl_rl_3(name, settings, DistillationRunner, 30, teacher=teacher)
+
+
+def _rsl_rl_3(
+    name: str, settings: dict[str, Any], runner_class: Any, iterations: int, image: bool = False, teacher: Any = None
+) -> None:
     (FOLDER / f"{name}.json").write_text(json.dumps(settings, indent=1))
     with tempfile.TemporaryDirectory() as logs:
-        runner = OnPolicyRunner(pendulum.Pendulums(), json.loads(json.dumps(settings)), logs, "cpu")
+        runner = runner_class(pendulum.Pendulums(image=image), json.loads(json.dumps(settings)), logs, "cpu")
+        if teacher is not None:
+            runner.alg.policy.load_state_dict(teacher)
         runner.learn(iterations)
     module = runner.alg.policy
     torch.save({"model_state_dict": module.state_dict(), "iter": iterations, "infos": None}, FOLDER / f"{name}.pt")
-    _judge(name, lambda obs: module.act_inference(obs), module.reset)
-    _keep(name, lambda obs: module.act_inference({"policy": obs}), module.reset, clip=1.0)
+    _judge(name, lambda obs: module.act_inference(obs), module.reset, image)
+
+    def decide(obs: torch.Tensor) -> torch.Tensor:
+        return module.act_inference({"policy": obs, "camera": pendulum.picture(obs)})
+
+    _keep(name, decide, module.reset, clip=1.0)
 
 
 # --- stable-baselines3, skrl, rl_games, CleanRL -----------------------------------------------------------------------
@@ -310,6 +341,8 @@ POLICIES: Mapping[str, Callable[[str], None]] = {
     "rsl3_mlp": lambda name: rsl_rl_3(name, OLD),
     "rsl3_std": lambda name: rsl_rl_3(name, {**OLD, "state_dependent_std": True, "noise_std_type": "log"}, 30),
     "rsl3_lstm": lambda name: rsl_rl_3(name, {**OLD, **OLD_LSTM}, 30),
+    "rsl3_cnn": lambda name: rsl_rl_3(name, {**OLD, "class_name": "ActorCriticCNN", "actor_cnn_cfg": CNN}, 30, True),
+    "rsl3_student": rsl_rl_3_student,
     "sb3_ppo": lambda name: sb3(
         name, "PPO", 100_000, normalise=True, gamma=0.95, n_steps=128, batch_size=256, learning_rate=1e-3,
         policy_kwargs={"net_arch": [32, 32], "log_std_init": -0.5},
