@@ -18,7 +18,7 @@ PYTEST := -m pytest -n auto
 
 LEROBOT_TESTS := tests/with_lerobot
 
-.PHONY: help setup setup-lerobot demo test test-all test-lerobot check format bench docs build clean
+.PHONY: help setup setup-lerobot demo test test-all test-lerobot check format bench bench-lerobot docs build clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -43,8 +43,9 @@ test: $(STAMP) $(RUNTIME_STAMP)  ## Run every test, and those of the runtime aga
 test-all: $(STAMP)  ## Run also the tests that take long: every task of mjlab.
 	$(BIN)/python $(PYTEST) -m "all_tasks or not all_tasks"
 
-test-lerobot: $(LEROBOT_STAMP)  ## Run the tests that need LeRobot; nothing is downloaded.
-	HF_HUB_OFFLINE=1 $(LEROBOT_VENV)/bin/python $(PYTEST) $(LEROBOT_TESTS)
+test-lerobot: $(LEROBOT_STAMP) $(RUNTIME_STAMP)  ## Run the tests that need LeRobot; nothing is downloaded.
+	HF_HUB_OFFLINE=1 ASHORE_RUNTIME_PYTHON=$(CURDIR)/$(RUNTIME_VENV)/bin/python \
+		$(LEROBOT_VENV)/bin/python $(PYTEST) $(LEROBOT_TESTS)
 
 check: $(STAMP)  ## Check format, lint and types.
 	$(BIN)/ruff format --check .
@@ -65,6 +66,9 @@ bench: $(STAMP)  ## Measure, and print ratios.
 	$(BIN)/python bench/export.py
 	$(BIN)/python bench/simulator_export.py
 	$(BIN)/python bench/actor_export.py
+
+bench-lerobot: $(LEROBOT_STAMP)  ## Measure chunks of LeRobot's policies.
+	$(LEROBOT_VENV)/bin/python bench/chunks.py
 
 docs: $(STAMP)  ## Write what is generated, and build the pages into site/.
 	$(BIN)/python tools/write_docs.py

@@ -9,7 +9,8 @@ import pytest
 from docs.pages import DOCS, blocks
 from docs.tutorials import check_marks, check_shown, play
 
-BLOCKS = list(blocks((DOCS / "staged.md").read_text()))
+BLOCKS = [block for block in blocks((DOCS / "staged.md").read_text()) if block.mark != "lerobot"]
+"""Those that need LeRobot are run by tests/with_lerobot."""
 
 
 @pytest.fixture(scope="module")

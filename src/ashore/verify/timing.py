@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ashore.spec import RATES, Endpoint, Rate, Stage, Wiring, concrete
 ROUND = 20
 WARMUP = 200
 
+_Opened: TypeAlias = "Callable[[bytes, Options, str], Any]"
 _Run: TypeAlias = "Callable[[None, dict[str, Array]], list[Array]]"
 _Move: TypeAlias = "tuple[int, dict[str, Array], str]"
 """(which result, the feed it goes into, under which name)."""
@@ -145,9 +146,19 @@ class Bare:
         rate: whose stages to run.
         inputs: the package inputs of that rate, the same in every call.
         threads: threads within one operation.
+        opened: opens the bytes of an ONNX file, given options and what to call it in an error; the result has ``run``
+            and ``get_outputs`` as an ``onnxruntime.InferenceSession`` has them.
     """
 
-    def __init__(self, package: Package, rate: Rate, inputs: Arrays, *, threads: int = 1) -> None:
+    def __init__(
+        self,
+        package: Package,
+        rate: Rate,
+        inputs: Arrays,
+        *,
+        threads: int = 1,
+        opened: _Opened = open_session,
+    ) -> None:
         queue = find_queue(package.manifest, str(package.path))
         manifest = package.manifest if queue is None else queue.rest
         graph = Wiring(manifest)
@@ -159,7 +170,7 @@ class Bare:
             feeds[name] = {port: values[source] for port, source in sources.items() if source in values}
         self._stages: list[tuple[_Run, dict[str, Array], list[_Move]]] = []
         for name, feed in feeds.items():
-            run, ports = _by_hand(package, name, threads)
+            run, ports = _by_hand(package, name, threads, opened)
             moves: list[_Move] = []
             for index, port in enumerate(ports):
                 targets = graph.out_of(Endpoint(name, port))
@@ -186,7 +197,7 @@ class Bare:
                 other[port] = results[index]
 
 
-def _by_hand(package: Package, name: str, threads: int) -> tuple[_Run, list[str]]:
+def _by_hand(package: Package, name: str, threads: int, opened: _Opened) -> tuple[_Run, list[str]]:
     """How a stage is run without a policy, and the names of its results in order."""
     stage, where = package.manifest.stages[name], f"{package.path}: stage {name!r}"
     if stage.processor is not None:
@@ -198,11 +209,11 @@ def _by_hand(package: Package, name: str, threads: int) -> tuple[_Run, list[str]
 
         return process, ports
     if stage.runner is not None:
-        return _loop_by_hand(package, stage, where, threads), list(stage.outputs)
+        return _loop_by_hand(package, stage, where, threads, opened), list(stage.outputs)
     artifact = stage.artifacts.get("onnx")
     if artifact is None:
         raise BackendError(f"{where} has no ONNX artifact to measure against")
-    session = open_session(package.read(artifact.path), Options(threads=threads), where)
+    session = opened(package.read(artifact.path), Options(threads=threads), where)
     return session.run, [output.name for output in session.get_outputs()]
 
 
@@ -224,11 +235,11 @@ class _Plain:
         return call
 
 
-def _loop_by_hand(package: Package, stage: Stage, where: str, threads: int) -> _Run:
+def _loop_by_hand(package: Package, stage: Stage, where: str, threads: int, opened: _Opened) -> _Run:
     """A loop with plain calls of its bodies in it."""
     stages, runner = package.manifest.stages, stage.runner
     bodies = [
-        Body(name, stages[name], _Plain(*_by_hand(package, name, threads)))
+        Body(name, stages[name], _Plain(*_by_hand(package, name, threads, opened)))
         for name in (runner.stages if runner else ())
     ]
     given, made = (
