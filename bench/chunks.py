@@ -7,6 +7,9 @@ hand on that runtime: the same graphs one after the other, nothing checked. "eag
 a camera gives to what a motor is told, one thread.
 """
 
+# pyright: reportMissingImports=false
+# They are with the tests that need LeRobot.
+
 from __future__ import annotations
 
 import argparse
