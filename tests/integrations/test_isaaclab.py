@@ -86,6 +86,11 @@ def weights_of(package: Package) -> Mapping[str, torch.Tensor]:
     return _WEIGHTS[str(package.path)]
 
 
+def show(record_property: Any, what: str, figure: str) -> None:
+    """Have a figure printed below the tests."""
+    record_property("figures", {"what": what, "figure": figure})
+
+
 def simulated(found: Comparison) -> float:
     """The largest difference of a position, of the base or of a joint."""
     return max(found.worst[f"sim.robot.{what}"] for what in ("joint_pos", "root_link_pose_w"))
@@ -118,17 +123,22 @@ def test_cartpole_is_verified_and_says_what_it_drives(cartpole: tuple[Package, l
     assert (manifest.timing.decimation, manifest.timing.physics_dt_s) == (2, pytest.approx(1 / 120))
 
 
-def test_cartpole_moves_in_the_deployment_as_in_training(cartpole: tuple[Package, list[Any]]) -> None:
+def test_cartpole_moves_in_the_deployment_as_in_training(
+    cartpole: tuple[Package, list[Any]], record_property: Any
+) -> None:
     package, moments = cartpole
     found = replayed(CARTPOLE, package, moments)
+    show(record_property, f"{package.manifest.name}, 200 decisions: joint positions", f"{simulated(found):.1e}")
     assert found.first is None
     assert (found.steps, found.resets) == (200, 1)
     assert simulated(found) <= 1e-5
 
 
-def test_the_pole_stays_up_for_600_steps(cartpole: tuple[Package, list[Any]]) -> None:
-    with deployed(CARTPOLE, cartpole[0]) as deployment:
-        assert balance(deployment, 600) == 600
+def test_the_pole_stays_up_for_600_steps(cartpole: tuple[Package, list[Any]], record_property: Any) -> None:
+    package, leans = cartpole[0], []
+    with deployed(CARTPOLE, package) as deployment:
+        assert balance(deployment, 600, leans=leans) == 600
+    show(record_property, f"{package.manifest.name}, 600 decisions: largest lean", f"{max(leans):.3f} rad")
 
 
 @pytest.mark.parametrize("cartpole", ["lstm"], indirect=True)
@@ -137,8 +147,8 @@ def test_a_recurrent_policy_without_its_state_loses_the_pole(cartpole: tuple[Pac
         assert balance(deployment, 600, before=deployment.policy.reset) < 300
 
 
-def balance(deployment: Any, steps: int, before: Any = lambda: None) -> int:
-    """How many steps the pole stays up, if it starts a little off."""
+def balance(deployment: Any, steps: int, before: Any = lambda: None, leans: list[float] | None = None) -> int:
+    """How many steps the pole stays up, if it starts a little off; and how far it leans in each."""
     robot = deployment.element("robot")
     deployment.reset()
     start = robot.data.joint_pos.torch.clone()
@@ -148,12 +158,15 @@ def balance(deployment: Any, steps: int, before: Any = lambda: None) -> int:
     for step in range(steps):
         before()
         deployment.step()
-        if abs(float(robot.data.joint_pos.torch[0, 1])) > UPRIGHT_RAD:
+        lean = abs(float(robot.data.joint_pos.torch[0, 1]))
+        if leans is not None:
+            leans.append(lean)
+        if lean > UPRIGHT_RAD:
             return step
     return steps
 
 
-def test_ant_as_onnx_follows_until_rounding_has_grown(tmp_path: Path) -> None:
+def test_ant_as_onnx_follows_until_rounding_has_grown(tmp_path: Path, record_property: Any) -> None:
     """Contacts make a hundredfold of a difference in ten steps, so that it is compared for a short time only."""
     package, moments = exported(ANT, "mlp", tmp_path / "ant", steps=20)
     manifest = package.manifest
@@ -163,7 +176,9 @@ def test_ant_as_onnx_follows_until_rounding_has_grown(tmp_path: Path) -> None:
     wrench = manifest.inputs["joint_wrench.force"]
     assert (wrench.kind, wrench.connection) == ("state/wrench", "state:joint_wrench:force")
     assert not [one for one in manifest.findings if one.severity != "info"]
-    assert simulated(replayed(ANT, package, moments)) <= 1e-4
+    apart = simulated(replayed(ANT, package, moments))
+    show(record_property, "ant, ONNX, 20 decisions: positions", f"{apart:.1e}")
+    assert apart <= 1e-4
 
 
 def test_ant_as_torchscript_is_the_environment_bit_for_bit(tmp_path: Path) -> None:

@@ -25,6 +25,10 @@ BOLDNESS = 0.1
 """What legged robots do with random weights is mostly falling, and a fall repeats for nobody: theirs are small."""
 
 CALM = 4e-5
+FALLS = {"Mjlab-Velocity-Rough-Unitree-G1"}
+"""Where the robot falls wherever it starts, so that the last bit of an action decides how. Their package is compared
+as TorchScript, which computes what torch computes to the bit."""
+
 TASKS = [name for name in list_tasks() if name.startswith("Mjlab-")]
 
 
@@ -36,14 +40,21 @@ def test_there_are_twelve() -> None:
 def test_a_task_is_exported_verified_and_equal_for_100_steps(
     task: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    one = exported(task, tmp_path, boldness=BOLDNESS if "Unitree" in task else 1.0)
+    boldness = BOLDNESS if "Unitree" in task else 1.0
+    one = exported(task, tmp_path, boldness=boldness)
     try:
-        manifest = one.package.manifest
+        manifest, seconds = one.package.manifest, one.seconds
         assert not [finding for finding in manifest.findings if finding.severity == "error"]
         report = replay(read(one.package.path))
         assert report.passed
         np.testing.assert_array_equal(one.rows_again, one.rows)
-        seed, apart = calm_seed(one.env, one.actor)
+        if task in FALLS:
+            one.close()
+            one = exported(task, tmp_path / "to_the_bit", boldness=boldness, backend="jit-trace")
+            seed, apart, most = 0, np.nan, 0.0
+        else:
+            seed, apart = calm_seed(one.env, one.actor)
+            most = 1e-4
         found = one.compare(steps=STEPS, seed=seed)
     finally:
         one.close()
@@ -51,7 +62,7 @@ def test_a_task_is_exported_verified_and_equal_for_100_steps(
     figures = {
         "task": task,
         "inputs": len(manifest.inputs),
-        "export s": f"{one.seconds:.1f}",
+        "export s": f"{seconds:.1f}",
         "verification error": f"{report.worst('free_running'):.1e}",
         "actions": f"{worst['actions']:.1e}",
         "qpos": f"{worst['sim.qpos']:.1e}",
@@ -59,7 +70,7 @@ def test_a_task_is_exported_verified_and_equal_for_100_steps(
         "resets": found.resets,
     }
     record_property("figures", {name: str(value) for name, value in figures.items()})
-    assert worst["sim.qpos"] <= 1e-4, found.first
+    assert worst["sim.qpos"] <= most, found.first
     assert worst["actions"] <= 1e-3, found.first
     assert found.steps == STEPS
     assert np.ptp(motion, axis=0).max() > 0.01  # it moves
