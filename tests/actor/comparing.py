@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,7 +108,36 @@ def worst_error(
         for made in (np.array(policy.step(given)["actions"]), plain.step(given)):
             assert made.shape == expected.shape
             worst = max(worst, float(np.abs(made.astype(np.float64) - expected.astype(np.float64)).max()))
+    show(pair, rows, worst)
     return worst
+
+
+def recorded_error(
+    pair: Pair, inputs: Iterable[Mapping[str, np.ndarray]], dones: Iterable[np.ndarray], expected: np.ndarray
+) -> float:
+    """The largest difference from actions that a trainer decided elsewhere, [step, row, action].
+
+    Args:
+        pair: with an open batch.
+        inputs: of each step.
+        dones: which rows begin an episode before each step.
+        expected: what was decided.
+    """
+    rows = expected.shape[1]
+    policy, plain, worst = ashore.load(pair.package, batch=rows), Plain(pair.file), 0.0
+    for given, done, wanted in zip(inputs, dones, expected, strict=True):
+        policy.reset(done)
+        plain.reset(done)
+        for made in (policy.step(dict(given))["actions"], plain.step(given)):
+            assert made.shape == wanted.shape
+            worst = max(worst, float(np.abs(made.astype(np.float64) - wanted).max()))
+    show(pair, rows, worst)
+    return worst
+
+
+def show(pair: Pair, rows: int, worst: float) -> None:
+    """Write a figure to where pytest shows it with -rP."""
+    sys.stderr.write(f"largest error: {pair.package.manifest.name}, {rows} rows, {worst:.1e}\n")
 
 
 def varied(decide: Callable[[Inputs], Any], draw: Callable[[int, torch.Generator], Inputs]) -> float:

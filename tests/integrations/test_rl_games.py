@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-import ashore
-from actor.comparing import ATOL, QUICK, ROWS, Pair, Plain, with_file
+from actor.comparing import ATOL, QUICK, ROWS, Pair, recorded_error, with_file
 from ashore.errors import InputError
 from ashore.integrations.trainers import Source, export_checkpoint
 from integrations.actors.pendulum import trajectory
@@ -43,13 +42,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pair]:
 def test_package_and_file_decide_as_the_player_did(name: str, rows: int, exported: Callable[[str], Pair]) -> None:
     expected = np.load(CHECKPOINTS / f"{name}.npz")[f"actions_{rows}"]
     assert expected.std() > 0.05
-    pair, path = exported(name), trajectory(100, rows, seed=rows)
-    policy, plain = ashore.load(pair.package, batch=rows), Plain(pair.file)
-    for obs, done, wanted in zip(path.obs, path.dones, expected, strict=True):
-        policy.reset(done.numpy())
-        plain.reset(done.numpy())
-        np.testing.assert_allclose(policy.step({"obs": obs.numpy()})["actions"], wanted, rtol=0, atol=ATOL)
-        np.testing.assert_allclose(plain.step({"obs": obs.numpy()}), wanted, rtol=0, atol=ATOL)
+    path = trajectory(100, rows, seed=rows)
+    inputs = ({"obs": obs} for obs in path.obs.numpy())
+    assert recorded_error(exported(name), inputs, path.dones.numpy(), expected) <= ATOL
 
 
 def test_the_normaliser_has_the_formula_of_rl_games(exported: Callable[[str], Pair]) -> None:
