@@ -226,6 +226,14 @@ LoadRun = Annotated[str | None, typer.Option("--load-run", "--load_run", help="W
 LoadCheckpoint = Annotated[
     str | None, typer.Option("--load-checkpoint", "--load_checkpoint", help="Which file of it, likewise.")
 ]
+Pretrained = Annotated[
+    bool,
+    typer.Option(
+        "--use-pretrained-checkpoint",
+        "--use_pretrained_checkpoint",
+        help="Fetch the weights that Isaac Lab publishes for the task.",
+    ),
+]
 Backend = Annotated[str | None, typer.Option(help="What runs the stages.", show_default="onnx where there is one")]
 Steps = Annotated[int, typer.Option(min=1, help="Decisions.")]
 
@@ -250,6 +258,7 @@ def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
         checkpoint: CheckpointPath = None,
         load_run: LoadRun = None,
         load_checkpoint: LoadCheckpoint = None,
+        pretrained: Pretrained = False,
         out: Annotated[
             Path | None,
             typer.Option(
@@ -304,7 +313,7 @@ def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
 
         source = Source(
             task, checkpoint, motion, device, trust, 2 if batch == "dynamic" else 1, load_run, load_checkpoint, agent,
-            overrides or (),
+            overrides or (), pretrained,
         )  # fmt: skip
         options = {
             "backend": method, "validation_steps": validation_steps, "picture": not no_graph, "num_steps": num_steps,
@@ -347,6 +356,7 @@ def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
         checkpoint: CheckpointPath = None,
         load_run: LoadRun = None,
         load_checkpoint: LoadCheckpoint = None,
+        pretrained: Pretrained = False,
         steps: Steps = 100,
         seed: Annotated[int, typer.Option(help="Of the environment.")] = 0,
         atol: Annotated[float, typer.Option(help="What counts as a difference.")] = 1e-4,
@@ -363,8 +373,9 @@ def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
         from ashore.cli.simulators import Source, run_compare
 
         source = Source(
-            task, checkpoint, motion, device, trust, 1, load_run, load_checkpoint, overrides=overrides or ()
-        )
+            task, checkpoint, motion, device, trust, 1, load_run, load_checkpoint,
+            overrides=overrides or (), pretrained=pretrained,
+        )  # fmt: skip
         same = run_compare(
             simulator, path, source, steps=steps, seed=seed, atol=atol, write=not no_report, as_json=as_json
         )

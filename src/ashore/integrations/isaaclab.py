@@ -21,7 +21,7 @@ from ashore.errors import ExportError, InputError
 from ashore.integrations import isaaclab_data
 from ashore.integrations.buffers import History
 from ashore.integrations.framework import Framework, Write, fix_terrain, joint_writes
-from ashore.integrations.isaaclab_configs import task_configs
+from ashore.integrations.isaaclab_configs import launch, task_configs
 from ashore.package import Array, Package
 from ashore.spec import Joint, JointLimits
 
@@ -151,6 +151,26 @@ def without_randomness(cfg: Any, _: Any = None) -> None:
 def log_root(task: str) -> Path:
     """Where Isaac Lab's training leaves the runs of a task."""
     return Path("logs") / "rsl_rl" / str(task_configs(task)[1].experiment_name)
+
+
+def published_checkpoint(task: str, *, device: str = "cpu") -> Path:
+    """The weights that Isaac Lab publishes for a task, fetched by Isaac Lab itself and kept where it keeps them.
+
+    Args:
+        task: its name in Gymnasium's registry. A task for playing has the weights of the one for training.
+        device: of the simulation.
+    """
+    launch(device)
+    try:
+        from isaaclab_rl.utils import pretrained_checkpoint
+    except ModuleNotFoundError as error:
+        raise InputError(f"published weights need {error.name}, which comes with Isaac Lab") from error
+    found = pretrained_checkpoint.get_published_pretrained_checkpoint("rsl_rl", task.replace("-Play", ""))
+    if not found:
+        raise InputError(
+            f"{task}: there are no published weights of it, or they could not be fetched; give --checkpoint"
+        )
+    return Path(found)
 
 
 def _items(config: Any) -> list[tuple[str, Any]]:
