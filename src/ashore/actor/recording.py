@@ -176,6 +176,11 @@ class _Recorder:
             got = list(actions.shape) if isinstance(actions, torch.Tensor) else type(actions).__name__
             raise InputError(f"the actor gives {got} on {shapes}; expected a tensor with an action for each row")
         width = actions.shape[-1] if actions.dim() > 1 else 1
+        if width == 1 and num_actions is None and self._actor.could_value and actions.is_floating_point():
+            raise InputError(
+                "this module gives one number and has no distribution, as a critic does; export the actor, or say "
+                "num_actions=1 (--num-actions) if it decides on one action"
+            )
         if num_actions is not None and width != num_actions:
             raise InputError(f"num_actions: expected {num_actions}, the actor gives {width}")
         if self._examples.given and not bool(actions.isfinite().all()):
@@ -201,7 +206,9 @@ class _Recorder:
         if self.limits is None:
             return actions
         if not actions.is_floating_point():
-            raise InputError(f"clip_actions: the actor gives {actions.dtype} actions, which have no limits; leave it out")
+            raise InputError(
+                f"clip_actions: the actor gives {actions.dtype} actions, which have no limits; leave it out"
+            )
         return torch.clamp(actions, *self.limits)
 
     def _effect(self, one: Found) -> float:

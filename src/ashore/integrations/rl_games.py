@@ -234,6 +234,8 @@ def _built(
         raise InputError(
             f"{path}: there is no actor in it: expected a2c_network.actor_mlp.0.weight, got {list(own)[:3]}"
         )
+    if not own[keys[0]].shape[1]:
+        raise InputError(f"{path}: it reads no observations: {keys[0]} is {list(own[keys[0]].shape)}")
     sizes = [int(own[keys[0]].shape[1]), *(int(own[key].shape[0]) for key in keys)]
     parts: dict[str, nn.Module] = {"mlp": dense(sizes, lambda: activation(path, mlp.get("activation")), last=True)}
     names = {"actor_mlp": "network.parts.mlp", "running_mean_std": "network.parts.normalizer"}
