@@ -43,8 +43,8 @@ def run(wish: Wish, options: Mapping[str, Any], *, as_json: bool) -> None:
         check_place(wish.onnx)
         if not str(options["backend"]).startswith("onnx"):
             raise InputError(
-                f"--onnx {wish.onnx}: --export-method {options['backend']} writes no ONNX; use onnx-dynamo, or leave it "
-                f"out"
+                f"--onnx {wish.onnx}: --export-method {options['backend']} writes no ONNX; use onnx-dynamo, or leave "
+                f"it out"
             )
     actions = None if wish.actions is None else _numbers("--actions", wish.actions)
     if actions is not None and len(actions) != 2:
