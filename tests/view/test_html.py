@@ -7,10 +7,8 @@ import hashlib
 import json
 import math
 import re
-from html.parser import HTMLParser
 
 import pytest
-from packages import HOSTILE
 
 from ashore.view.html import (
     Section,
@@ -29,31 +27,7 @@ from ashore.view.html import (
     tiles,
 )
 from ashore.view.html.document import asset
-
-
-class Parsed(HTMLParser):
-    """A page as a browser's parser sees it: its elements with their attributes, and its texts."""
-
-    def __init__(self, page: bytes | str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.open: list[str] = []
-        self.feed(page.decode() if isinstance(page, bytes) else page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in {"meta", "br", "img", "input", "source"}:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    def names(self) -> set[str]:
-        return {name for name, _ in self.elements}
+from page_packages import HOSTILE, Parsed
 
 
 def whole(text: str) -> bytes:

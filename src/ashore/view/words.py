@@ -41,6 +41,13 @@ def all_elements(port: Port) -> str | None:
     return " | ".join(axes) if axes else None
 
 
+def unit(port: Port) -> str | None:
+    """``rad``, also where each element has its unit and all are the same."""
+    if port.unit is None or isinstance(port.unit, str):
+        return port.unit
+    return port.unit[0] if len(set(port.unit)) == 1 else few(port.unit)
+
+
 def few(names: Sequence[str]) -> str:
     """Names, those in the middle left out where there are many."""
     if len(names) > 1 and len(set(names)) == 1:

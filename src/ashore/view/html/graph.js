@@ -32,7 +32,9 @@ class Window {
     const { width, height } = this.content;
     const across = Math.min(this.canvas.clientWidth / width, 1);
     const readable = Math.max(across, 0.62);
-    const room = Math.max(220, Math.min(height * readable, window.innerHeight * 0.86));
+    // On a narrow screen, room is left beside the graph from which the page can be scrolled.
+    const most = window.innerHeight * (this.canvas.clientWidth < 640 ? 0.62 : 0.86);
+    const room = Math.max(220, Math.min(height * readable, most));
     this.canvas.style.height = `${Math.round(room)}px`;
     this.width = this.canvas.clientWidth;
     this.scale = this.fitting >= 0.62 ? this.fitting : readable;
@@ -228,8 +230,10 @@ class Graph {
     svg.setAttribute("role", "group");
     svg.setAttribute("aria-label", "Graph of the package. Arrow keys move between its parts, Enter shows details.");
     for (const stage of svg.querySelectorAll("g.stage")) stage.after(...this.freed(stage));
-    for (const node of svg.querySelectorAll("g.input, g.output, g.state, g.stage, g.port")) this.prepare(node, known);
     this.view = new Window(svg, this.canvas);
+    const nodes = [...svg.querySelectorAll("g.input, g.output, g.state, g.stage, g.port")];
+    const boxes = nodes.map((node) => node.getBBox()); // all are measured before any is changed: that is quick
+    nodes.forEach((node, index) => this.prepare(node, boxes[index], known));
     this.hands = new Hands(this.view, this.canvas);
     this.nodes.values().next().value?.setAttribute("tabindex", "0");
     this.canvas.addEventListener("click", (event) => {
@@ -251,12 +255,11 @@ class Graph {
     return ports;
   }
 
-  prepare(node, known) {
+  prepare(node, box, known) {
     const kind = node.getAttribute("class");
     const { name, stage, side } = node.dataset;
     const id = kind === "port" ? `port:${stage}:${side}:${name}` : `${kind}:${name}`;
     if (!known[id]) return;
-    const box = node.getBBox();
     const pad = kind === "port" ? 4 : 0;
     const [width, height] = [box.width + 2 * pad, box.height + 2 * pad];
     node.append(shape("rect", { class: "hit", x: box.x - pad, y: box.y - pad, width, height, rx: 6 }));
@@ -281,17 +284,18 @@ class Graph {
       if (open) (before ?? this.cause)?.focus({ preventScroll: Boolean(before) });
       return;
     }
+    const floats = getComputedStyle(this.panel).position === "absolute";
     if (after) {
       after.classList.add("chosen");
       after.setAttribute("aria-expanded", "true");
       this.light(id);
       this.enter(after);
-      const floats = getComputedStyle(this.panel).position === "absolute";
       this.view.reveal(after, floats ? this.panel.offsetWidth : 0);
     }
     this.panel.focus({ preventScroll: true });
-    const { top, bottom } = (this.canvas ?? this.panel).getBoundingClientRect();
-    if (bottom < 80 || top > window.innerHeight - 80) this.box.scrollIntoView({ block: "start" });
+    const { top, bottom } = this.panel.getBoundingClientRect();
+    if (!floats) this.panel.scrollIntoView({ block: "nearest" });
+    else if (bottom < 160 || top > window.innerHeight - 80) this.box.scrollIntoView({ block: "start" });
   }
 
   /** Mark the wires that start or end at a part. */

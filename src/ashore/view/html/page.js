@@ -69,6 +69,7 @@ const theme = {
 
 /** Round numbers that cover a range: about `count` of them. */
 function ticks(low, high, count) {
+  if (low === high) return [low];
   const rough = (high - low) / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough * 0.999);
@@ -140,15 +141,18 @@ function drawX(svg, place, at, label) {
   svg.append(shape("text", { x: place.left + place.width, y: bottom + 31, "text-anchor": "end" }, label));
 }
 
-function path(place, x, values) {
+/** A line through values, which is broken where there are none, and at `breaks`: what is left of one is another line. */
+function path(place, x, values, breaks) {
   let drawn = "";
   let pen = "M";
   values.forEach((value, index) => {
+    if (index && breaks.some((at) => x[index - 1] < at && at <= x[index])) pen = "M";
     if (value === null) {
       pen = "M";
       return;
     }
-    drawn += `${pen}${place.x(x[index]).toFixed(1)},${place.y(value).toFixed(1)}`;
+    const at = `${place.x(x[index]).toFixed(1)},${place.y(value).toFixed(1)}`;
+    drawn += pen === "M" ? `M${at}h0` : `L${at}`;
     pen = "L";
   });
   return drawn;
@@ -160,7 +164,7 @@ function path(place, x, values) {
 class Lines {
   constructor(data, room, label) {
     Object.assign(this, { data, room, label, at: null });
-    this.visible = data.series.map((_, index) => index < data.shown);
+    this.visible = data.series.map((one, index) => one.shown ?? index < data.shown);
     this.hasError = data.series.some((one) => one.error);
     this.readout = element("p", { className: "readout" });
     this.readout.setAttribute("aria-live", "polite");
@@ -219,7 +223,7 @@ class Lines {
       const worst = Math.max(0, ...shown.flatMap((one) => one.error ?? []));
       const errors = [0, 1.06 * (worst || 1)];
       last = field(lower, xs, errors);
-      drawY(svg, last, worst ? errors : [0, 0.1], worst ? errorLabel : `${errorLabel}: 0 throughout`);
+      drawY(svg, last, worst ? errors : [0, 0], worst ? errorLabel : `${errorLabel}: 0 throughout`);
       fields.push([last, (one) => one.error ?? [], ""]);
     }
     for (const mark of marks) {
@@ -242,7 +246,7 @@ class Lines {
   }
 
   line(svg, place, one, values, how) {
-    const d = path(place, this.data.x, values);
+    const d = path(place, this.data.x, values, this.data.marks);
     if (d) svg.append(shape("path", { class: `line ${how} s${one.index % 8}`, d }));
   }
 

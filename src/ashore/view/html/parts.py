@@ -11,18 +11,18 @@ Tone: TypeAlias = Literal["good", "warning", "bad", "plain"]
 NOTHING = "–"
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Child]], *, id_: str | None = None) -> Markup:
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Child]], *, captioned: bool = True) -> Markup:
     """A table, in a box that scrolls sideways where there is too little room.
 
     Args:
-        title: what it is a table of; for people who cannot see it, and shown above it.
-        columns: headings. One that starts with ``>`` is a column of numbers, one that starts with ``.`` of code.
+        title: what it is a table of.
+        columns: headings. One that starts with ``>`` is a column of numbers; one with ``!`` is never folded.
         rows: a cell is text, markup, or None for nothing. The first cell of a row is its heading.
-        id_: what a link may lead to.
+        captioned: whether the title is shown above the table, or only told to those who cannot see it.
     """
-    classes = [{">": "number", ".": "code"}.get(column[:1]) for column in columns]
+    classes = [{">": "number", "!": "whole"}.get(column[:1]) for column in columns]
     heads = [
-        tag("th", column.lstrip(">."), scope="col", class_=class_)
+        tag("th", column.lstrip(">!"), scope="col", class_=class_)
         for column, class_ in zip(columns, classes, strict=True)
     ]
     body = [
@@ -40,9 +40,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Child]], *
         )
         for row in rows
     ]
-    return scrolling(
-        title, tag("table", tag("caption", title), tag("thead", tag("tr", heads)), tag("tbody", body), id=id_)
-    )
+    caption = tag("caption", title, class_=None if captioned else "unseen")
+    return scrolling(title, tag("table", caption, tag("thead", tag("tr", heads)), tag("tbody", body)))
 
 
 def scrolling(label: str, *children: Child) -> Markup:

@@ -28,6 +28,9 @@ class Series:
     error: Numbers | None = None
     """Shown below, on an axis of its own."""
 
+    shown: bool | None = None
+    """Whether it is switched on at first; None leaves it to the plot."""
+
 
 def lines(
     title: str,
@@ -54,14 +57,18 @@ def lines(
         y_label: the unit of the values.
         names: what `values` and `compared` are.
         error_label: of the lower axis.
-        marks: where to draw a vertical line, such as resets.
+        marks: where to draw a vertical line, such as resets; the lines of the series end there and begin anew.
         mark_label: what these lines mean.
         shown: so many lines are switched on at first.
     """
     data = {
         "x": list(x),
         "series": [
-            {"name": one.name, "values": one.values, "compared": one.compared, "error": one.error} for one in series
+            {
+                "name": one.name, "values": one.values, "compared": one.compared, "error": one.error,
+                "shown": one.shown,
+            }
+            for one in series
         ],
         "xLabel": x_label, "yLabel": y_label, "names": names, "errorLabel": error_label,
         "marks": list(marks), "markLabel": mark_label, "shown": shown,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ashore.package import Array
 from ashore.spec import RATES, Endpoint, Manifest, Port, Wiring
 from ashore.view import words
-from ashore.view.html import Markup, Section, badge, join, note, table, tag
+from ashore.view.html import Child, Markup, Section, badge, code, join, note, table, tag
 from ashore.view.page.details import id_of
 from ashore.view.page.ranges import Observed
 
@@ -33,33 +33,21 @@ def joints(manifest: Manifest) -> Section:
     """The joints with their default pose, gains and limits."""
     if not manifest.joints:
         return Section("joints", "Joints", note("The package names no joints."))
-    columns = (
-        ">#",
-        "name",
-        "type",
-        ">default",
-        ">kp",
-        ">kd",
-        ">max effort",
-        ">max velocity",
-        ">lower",
-        ">upper",
-        "actuator",
-    )
+    columns = ("name", ">#", "type", ">default", ">kp", ">kd", ">effort", ">velocity", ">lower", ">upper", "actuator")
     rows = [
         (
-            str(index),
             joint.name,
+            str(index),
             joint.type,
-            *map(words.number, (joint.default_position, joint.kp, joint.kd, joint.effort_limit, joint.velocity_limit)),
-            words.number(joint.position_limits.lower) if joint.position_limits else None,
-            words.number(joint.position_limits.upper) if joint.position_limits else None,
+            *map(_number, (joint.default_position, joint.kp, joint.kd, joint.effort_limit, joint.velocity_limit)),
+            _number(joint.position_limits.lower) if joint.position_limits else None,
+            _number(joint.position_limits.upper) if joint.position_limits else None,
             joint.actuator,
         )
         for index, joint in enumerate(manifest.joints)
     ]
-    said = "Revolute joints in rad and N m, prismatic ones in m and N."
-    return Section("joints", "Joints", table("Joints", columns, rows), note=said)
+    said = "Effort and velocity are limits. Revolute joints are in rad and N m, prismatic ones in m and N."
+    return Section("joints", "Joints", _filled("Joints", columns, rows, captioned=False), note=said)
 
 
 def stages(manifest: Manifest) -> Section:
@@ -68,18 +56,19 @@ def stages(manifest: Manifest) -> Section:
     for name, stage in manifest.stages.items():
         rate, shown = words.rate(stage, manifest), _button(name, f"stage:{name}")
         rows += [
-            (shown, rate, part.type, json.dumps(part.params, ensure_ascii=False), None, None)
+            (shown, rate, part.type, code(json.dumps(part.params, ensure_ascii=False)), None, None)
             for part in (stage.processor, stage.runner)
             if part is not None
         ]
         for backend, artifact in stage.artifacts.items():
             entry = manifest.files.get(artifact.path)
             size = f"{entry.size:,}" if entry else None
-            rows.append((shown, rate, backend, artifact.path, size, str(artifact.opset or "-")))
-    title = f"Stages, run as {manifest.runner.type}"
-    return Section(
-        "stages", "Stages", table(title, ("name", "rate", "runs on", ".file or parameters", ">bytes", ">opset"), rows)
-    )
+            rows.append(
+                (shown, rate, backend, code(artifact.path), size, str(artifact.opset) if artifact.opset else None)
+            )
+    columns = ("name", "!rate", "runs on", "file or parameters", ">bytes", ">opset")
+    said = f"The package is run as {manifest.runner.type}."
+    return Section("stages", "Stages", _filled("Stages", columns, rows, captioned=False), note=said)
 
 
 def _ports(manifest: Manifest, group: str, ports: Mapping[str, Port], observed: Mapping[Endpoint, Observed]) -> Markup:
@@ -88,8 +77,8 @@ def _ports(manifest: Manifest, group: str, ports: Mapping[str, Port], observed: 
     is_input = group == "inputs"
     columns = [
         "name",
-        "kind",
-        "array",
+        "!kind",
+        "!array",
         "unit",
         "frame",
         *(["source"] if is_input else []),
@@ -102,7 +91,7 @@ def _ports(manifest: Manifest, group: str, ports: Mapping[str, Port], observed: 
             _name(Endpoint(group, name), port.description),
             port.kind,
             words.array(port),
-            port.unit if isinstance(port.unit, str) or port.unit is None else words.few(port.unit),
+            words.unit(port),
             port.frame,
             *([_source(port)] if is_input else []),
             " ".join(rate for rate in RATES if name in names(rate)),
@@ -112,13 +101,13 @@ def _ports(manifest: Manifest, group: str, ports: Mapping[str, Port], observed: 
         )
         for name, port in ports.items()
     ]
-    return table(group.capitalize(), [*columns, ">observed"], rows)
+    return _filled(group.capitalize(), [*columns, ">observed"], rows)
 
 
 def _states(manifest: Manifest, observed: Mapping[Endpoint, Observed], initial: Mapping[str, Array]) -> Markup:
     if not manifest.states:
         return note("The package keeps no state: each decision depends on its inputs alone.")
-    columns = ("name", "role", "array", "on a reset", ">initial value", ">observed")
+    columns = ("name", "role", "!array", "on a reset", ">initial value", ">observed")
     rows = [
         (
             _name(Endpoint("states", name), state.description),
@@ -130,7 +119,18 @@ def _states(manifest: Manifest, observed: Mapping[Endpoint, Observed], initial: 
         )
         for name, state in manifest.states.items()
     ]
-    return table("States", columns, rows)
+    return _filled("States", columns, rows)
+
+
+def _filled(title: str, columns: Sequence[str], rows: Sequence[Sequence[Child]], *, captioned: bool = True) -> Markup:
+    """A table without the columns in which nothing stands."""
+    kept = [place for place in range(len(columns)) if not rows or any(row[place] is not None for row in rows)]
+    picked = [[row[place] for place in kept] for row in rows]
+    return table(title, [columns[place] for place in kept], picked, captioned=captioned)
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else words.number(value)
 
 
 def _name(end: Endpoint, description: str | None) -> Markup:

@@ -17,6 +17,9 @@ from ashore.view.page.ranges import Observed
 MAX_ROWS = 256
 """So many elements of a port are listed one by one."""
 
+MAX_ALL_ROWS = 8000
+"""So many of all ports together, about half a megabyte; the more ports there are, the fewer of each."""
+
 
 _GROUPS = {"inputs": "input", "outputs": "output", "states": "state"}
 
@@ -71,17 +74,18 @@ def details(
     """
     graph = Wiring(manifest)
     found: dict[str, Detail] = {}
+    longest = _longest(manifest)
     for group, ports in (("inputs", manifest.inputs), ("outputs", manifest.outputs)):
         for name, port in ports.items():
             end = Endpoint(group, name)
             detail = Detail(name, f"{group.removesuffix('s')} of the package", list(_port_facts(port)))
             detail.facts += _rate(graph, end)
-            _list_elements(detail, port, observed.get(end), batch)
+            _list_elements(detail, port, observed.get(end), batch, longest)
             found[id_of(end)] = detail
     for name, state in manifest.states.items():
         end = Endpoint("states", name)
         detail = Detail(name, "state, kept from one run to the next", list(_state_facts(state)))
-        _list_elements(detail, state, observed.get(end), batch, initial.get(name))
+        _list_elements(detail, state, observed.get(end), batch, longest, initial.get(name))
         found[id_of(end)] = detail
     for stage_name, stage in manifest.stages.items():
         found[f"stage:{stage_name}"] = _stage(manifest, stage_name, stage)
@@ -89,7 +93,13 @@ def details(
             for name, port in ports.items():
                 end = Endpoint(stage_name, name)
                 detail = Detail(name, f"{side} of the stage {stage_name}", list(_port_facts(port)))
-                _list_elements(detail, port, _seen(graph, end, observed), batch)
+                ends = _outside(graph, end)
+                seen = next((observed[one] for one in ends if one in observed and one.group != "states"), None)
+                if ends:  # its elements are listed there, and a link leads there
+                    detail.facts += [("observed", seen.whole())] if seen else []
+                    detail.note = f"Its elements are those of {ends[0]}."
+                else:
+                    _list_elements(detail, port, seen, batch, longest)
                 found[id_of(end, side)] = detail
     for source, target in graph.wires.values():
         here, there = id_of(source, "output"), id_of(target, "input")
@@ -110,7 +120,7 @@ def _port_facts(port: Port) -> Iterator[tuple[str, str]]:
     yield "kind", port.kind or "not stated"
     yield "array", words.array(port)
     if port.unit:
-        yield "unit", port.unit if isinstance(port.unit, str) else words.few(port.unit)
+        yield "unit", words.unit(port) or "-"
     if port.frame:
         yield "frame", port.frame
     if port.source:
@@ -160,15 +170,24 @@ def _stage(manifest: Manifest, name: str, stage: Stage) -> Detail:
     return detail
 
 
-def _seen(graph: Wiring, end: Endpoint, observed: Mapping[Endpoint, Observed]) -> Observed | None:
-    """The range of a stage's port, where the recording holds what is at the other end of its wire."""
-    # What comes from a state is what was written to it before, and its initial value.
-    others = [*graph.into(end), *(target for target in graph.out_of(end) if target.group != "states")]
-    return next((observed[other] for other in others if other in observed and other.group != "states"), None)
+def _longest(manifest: Manifest) -> int:
+    """How many elements of each port can be listed within `MAX_ALL_ROWS`."""
+    sizes = [
+        elements.count(one) for group in (manifest.inputs, manifest.outputs, manifest.states) for one in group.values()
+    ]
+    for most in (MAX_ROWS, 128, 64, 32, 16, 8):
+        if sum(min(size, most) for size in sizes) <= MAX_ALL_ROWS:
+            return most
+    return 4
+
+
+def _outside(graph: Wiring, end: Endpoint) -> list[Endpoint]:
+    """The inputs, outputs and states of the package that a stage's port is wired to."""
+    return [one for one in (*graph.into(end), *graph.out_of(end)) if one.group in _GROUPS]
 
 
 def _list_elements(
-    detail: Detail, array: Port | State, seen: Observed | None, batch: int, initial: Array | None = None
+    detail: Detail, array: Port | State, seen: Observed | None, batch: int, longest: int, initial: Array | None = None
 ) -> None:
     total = elements.count(array)
     rows = seen is not None and BATCH in array.shape and batch != 1
@@ -177,14 +196,14 @@ def _list_elements(
     if initial is not None and total > 1:
         detail.facts.append(("initial value", _range(initial)))
     port = array if isinstance(array, Port) else None
-    has_units = port is not None and not isinstance(port.unit, str) and port.unit is not None
+    has_units = port is not None and port.unit is not None and words.unit(port) not in (port.unit, port.unit[0])
     has_limits = port is not None and port.limits is not None
     detail.columns = ["element"]
     detail.columns += ["unit"] if has_units else []
     detail.columns += [">initial"] if initial is not None else []
     detail.columns += [">lower limit", ">upper limit"] if has_limits else []
     detail.columns += [">least seen", ">largest seen"] if seen is not None and not rows else []
-    for place in range(min(total, MAX_ROWS)):
+    for place in range(min(total, longest)):
         row = [elements.name_of(array, place)]
         if port is not None and has_units:
             row.append(elements.unit_of(port, place) or "-")
@@ -195,8 +214,8 @@ def _list_elements(
         if seen is not None and not rows:
             row += seen.element(place)
         detail.rows.append(row)
-    if total > MAX_ROWS:
-        detail.note = f"The first {MAX_ROWS} of {total:,} elements."
+    if total > longest:
+        detail.note = f"The first {longest} of {total:,} elements."
     if concrete(array.shape, 1) == (1,) and len(detail.columns) == 1:
         detail.columns, detail.rows = [], []
 

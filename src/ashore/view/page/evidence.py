@@ -74,17 +74,22 @@ def gather(
         samples: calls of each rate to time; 0 times nothing.
         backend: what runs the stages, as for `ashore.load`.
         advance: called with what is being done.
+
+    Raises:
+        AshoreError: `backend` is given and cannot run the package.
     """
     golden = package.golden()
     try:
         advance("loading")
         policy = load(package, backend=backend, batch=batch_of(golden, package.manifest) if golden else 1)
     except AshoreError as error:
+        if backend is not None:  # whoever names one wants that and nothing else
+            raise
         return Evidence(golden, not_run=str(error))
     report, computed, stopped = None, (), None
     if golden is not None:
         advance("replaying")
-        report = replay(package, backend=backend)
+        report = replay(package, golden=golden, backend=backend)
         computed, stopped = _follow(policy, golden)
     latency: dict[Rate, Latency] = {}
     if samples:

@@ -67,7 +67,7 @@ def make_page(package: Package, evidence: Evidence, *, film: Path | None = None)
     html = document(
         manifest.name,
         sections,
-        lead=manifest.description or _timing(manifest),
+        lead=manifest.description or words.timing(manifest),
         badges=[badge(verdict, tone), *_warnings(manifest)],
         head=_tiles(package, evidence),
         foot=_foot(package),
@@ -100,7 +100,7 @@ def write_page(page: Page, out: Path) -> None:
 
 def _tiles(package: Package, evidence: Evidence) -> Markup:
     manifest = package.manifest
-    pairs: list[tuple[str, Child]] = [("decides", _rate(manifest))]
+    pairs: list[tuple[str, Child]] = [("decides", [_rate(manifest), _substeps(manifest)])]
     if manifest.joints:
         pairs.append(("joints", str(len(manifest.joints))))
     counts = (len(manifest.inputs), len(manifest.outputs), len(manifest.states))
@@ -110,10 +110,9 @@ def _tiles(package: Package, evidence: Evidence) -> Markup:
         pairs.append(("largest error", f"{worst:.2g}" if worst else "0"))
     if "policy" in evidence.latency:
         one, period = evidence.latency["policy"], timings.period_us(manifest, "policy")
-        share = f", {one.percentile(99) / period:.2g} of the period" if period else ""
-        pairs.append(
-            ("a decision takes (p99)", [words.duration(one.percentile(99)), tag("span", share, class_="small")])
-        )
+        p99 = one.percentile(99)
+        share = tag("div", f"{p99 / period:.2%} of its period", class_="small") if period else None
+        pairs.append(("a decision takes (p99)", [words.duration(p99), share]))
     pairs.append(("size", words.size(package.size)))
     return tiles(pairs)
 
@@ -123,8 +122,12 @@ def _rate(manifest: Manifest) -> str:
     return words.frequency(timing.policy_dt_s) if timing and timing.policy_dt_s else "not stated"
 
 
-def _timing(manifest: Manifest) -> str:
-    return words.timing(manifest)
+def _substeps(manifest: Manifest) -> Markup | None:
+    if not any(stage.rate == "substep" for stage in manifest.stages.values()):
+        return None
+    timing = manifest.timing
+    each = f" of {words.duration(timing.physics_dt_s * 1e6)}" if timing and timing.physics_dt_s else ""
+    return tag("div", f"{timing.decimation if timing else 1} substeps{each}", class_="small")
 
 
 def _warnings(manifest: Manifest) -> list[Markup]:

@@ -23,8 +23,8 @@ def picture(package: Package, details: dict[str, dict[str, Any]]) -> Section:
         drawn = Markup(draw(package.manifest).svg().decode())
         body = tag("div", _toolbar(), tag("div", drawn, class_="canvas"), class_="frame")
         said = (
-            "Click a port, a state or a stage, or reach it with Tab and the arrow keys and press Enter. Drag to pan; "
-            "zoom with the buttons, by pinching, or with Ctrl and the wheel (the wheel alone after a click)."
+            "Choose a port, a state or a stage, with a click or with Tab, arrow keys and Enter. Drag to pan; zoom with "
+            "the buttons, two fingers, or the wheel (with Ctrl, until the graph was clicked)."
         )
     except AshoreError as error:
         body, said = _instead(package, error), "Names in the tables below show what is known of each port."

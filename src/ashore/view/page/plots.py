@@ -25,6 +25,7 @@ MAX_NUMBERS = 110_000
 
 MAX_POINTS = 400
 _LEAST_POINTS = 60
+_SHOWN = 4
 _ELEMENTS = (24, 12, 6, 3, 1)
 """So many elements of a port are plotted; the fewer, the more ports there are."""
 
@@ -142,6 +143,7 @@ def _figure(manifest: Manifest, one: Trajectory, limit: int, points: int) -> Mar
     total = one.recorded.shape[1]
     batch = _rows(one)
     chosen, why = _chosen(one, limit)
+    first = _first(one, chosen)
     x, error = _thin_times(one.times, points), one.error
     series = [
         Series(
@@ -149,6 +151,7 @@ def _figure(manifest: Manifest, one: Trajectory, limit: int, points: int) -> Mar
             _short(_thin(one.recorded[:, place], points), 6),
             None if one.computed is None else _short(_thin(one.computed[:, place], points), 6),
             None if error is None else _short(_thin(error[:, place], points), 3),
+            shown=place in first,
         )
         for place in chosen
     ]
@@ -157,15 +160,14 @@ def _figure(manifest: Manifest, one: Trajectory, limit: int, points: int) -> Mar
         said.append(f"Shown: {len(chosen)} of {total} elements, {why}.")
     if len(x) < len(one.times):
         said.append(f"{len(one.times):,} ticks drawn as {len(x)} points, least and largest values kept.")
-    unit = one.array.unit if isinstance(one.array, Port) else None
     known = manifest.timing and manifest.timing.policy_dt_s
     return lines(
-        one.end.name,
+        str(one.end),
         [float(f"{at:.6g}") for at in x],
         series,
         summary=" ".join(said),
         x_label="time in s" if known else "decision",
-        y_label=unit if isinstance(unit, str) else words.few(unit) if unit else "",
+        y_label=(words.unit(one.array) or "") if isinstance(one.array, Port) else "",
         names=("environment", "package"),
         error_label="|package - environment|",
         marks=[float(f"{at:.6g}") for at in one.resets],
@@ -204,6 +206,13 @@ def _chosen(one: Trajectory, limit: int) -> tuple[list[int], str]:
             weight, why = np.ptp(one.recorded, axis=0), "those that change most"
     weight = np.where(np.isnan(weight), np.inf, weight)
     return sorted(cast("list[int]", np.argsort(-weight, kind="stable")[:limit].tolist())), why
+
+
+def _first(one: Trajectory, chosen: Sequence[int]) -> set[int]:
+    """Which elements are shown at first: the one that is furthest off, and the first few."""
+    error = one.error
+    worst = [] if error is None or not error.max(initial=0.0) else [int(error.max(axis=0).argmax())]
+    return set([*worst, *(place for place in chosen if place not in worst)][:_SHOWN])
 
 
 def _short(values: Array, digits: int) -> list[float | None]:

@@ -39,7 +39,9 @@ def findings(manifest: Manifest) -> Section:
     said = (
         "What the export saw that could make the package differ from the environment, and what it was allowed to pass."
     )
-    return Section("findings", "Findings", table("Findings that were allowed", columns, rows), note=said)
+    return Section(
+        "findings", "Findings", table("Findings that were allowed", columns, rows, captioned=False), note=said
+    )
 
 
 def constants(manifest: Manifest) -> Section:
@@ -59,7 +61,7 @@ def constants(manifest: Manifest) -> Section:
         )
         for one in manifest.constants
     ]
-    body = table("Frozen constants", ("name", "where", "array", "values"), rows)
+    body = table("Frozen constants", ("name", "where", "!array", "values"), rows, captioned=False)
     return Section("constants", "Constants", body, note=said)
 
 
@@ -91,7 +93,12 @@ def files(manifest: Manifest, total: int) -> Section:
     ]
     seal = f", sealed by {manifest.manifest_sha256[:_SHORT]}…" if manifest.manifest_sha256 else ""
     said = f"{len(entries)} files of {total:,} bytes together, and {MANIFEST}{seal}. Every digest was checked."
-    return Section("files", "Files", table("Files", ("path", ">bytes", ">share", "sha256 begins"), rows), note=said)
+    return Section(
+        "files",
+        "Files",
+        table("Files", ("path", ">bytes", ">share", "sha256 begins"), rows, captioned=False),
+        note=said,
+    )
 
 
 def verdict(evidence: Evidence) -> tuple[str, Tone]:

@@ -12,19 +12,21 @@ from ashore.view import words
 from ashore.view.html import Markup, Section, histogram, note, table
 from ashore.view.page.evidence import Evidence, Latency
 
-_BINS = 48
+_BINS_A_DECADE = 24
+_BINS = (12, 120)
+"""At least and at most."""
 
 
 def latency(manifest: Manifest, evidence: Evidence) -> Section:
     """One histogram for each rate."""
-    said = f"Measured while this page was made, on {machine()}; on the robot, `ashore bench` says more."
+    said = f"Measured on {machine()}, while this page was made. On the robot's own computer, ashore bench tells more."
     if not evidence.latency:
         why = evidence.not_run or "It was asked not to, or no call succeeded."
         return Section("latency", "Latency", note(f"Not measured. {why}", tone="warning"))
     parts = [_histogram(manifest, rate, one) for rate, one in evidence.latency.items()]
     rows = [_row(manifest, rate, one) for rate, one in evidence.latency.items()]
     columns = ("call", ">calls", ">p50", ">p99", ">longest", ">period", ">p99 of the period")
-    return Section("latency", "Latency", [*parts, table("Calls", columns, rows)], note=said.replace("`", ""))
+    return Section("latency", "Latency", [*parts, table("Calls", columns, rows)], note=said)
 
 
 def period_us(manifest: Manifest, rate: Rate) -> float | None:
@@ -45,7 +47,8 @@ def machine() -> str:
 def _histogram(manifest: Manifest, rate: Rate, one: Latency) -> Markup:
     times = np.maximum(one.times_us, 1e-3)
     low, high = float(times.min()), float(times.max())
-    edges = np.geomspace(low * 0.98, high * 1.02, _BINS + 1)
+    bins = int(np.clip(np.ceil(np.log10(high / low) * _BINS_A_DECADE), *_BINS))
+    edges = np.geomspace(low * 0.98, high * 1.02, bins + 1)
     counts = np.histogram(times, edges)[0]
     period = period_us(manifest, rate)
     marks = [(f"{name} {words.duration(at)}", at) for name, at in _percentiles(one)]
