@@ -231,7 +231,8 @@ def test_everything_can_be_reached_with_the_keyboard(browser: Browser, pages: di
         )
         assert visible, f"the focus on {seen[-1]!r} cannot be seen"
     order = [
-        seen.index(name) for name in ("Dark", "Graph", "Zoom in", "Show the whole graph", "q, input of the package")
+        seen.index(name)
+        for name in ("Switch to the dark theme", "Graph", "Zoom in", "Show the whole graph", "q, input of the package")
     ]
     assert order == sorted(order)
     assert sum("of the package" in name or "of the stage" in name for name in seen) == 1, "one stop in the graph"
@@ -341,8 +342,9 @@ def test_the_theme_is_the_systems_until_one_is_chosen(browser: Browser, pages: d
     card = "return getComputedStyle(document.querySelector('g.input rect')).fill"
     assert browser.run(card) == "rgb(18, 24, 31)", "the drawing follows"
     button = browser.one("#theme")
-    assert button.get_attribute("aria-pressed") == "true"
+    assert button.accessible_name == "Switch to the light theme"
     button.click()
+    assert button.text == "Dark"
     assert browser.run(ground) == "rgb(255, 255, 255)"
     browser.open(pages["arm"])
     assert browser.run(ground) == "rgb(255, 255, 255)", "it is remembered"
@@ -404,3 +406,5 @@ def test_hostile_names_are_shown_as_text(browser: Browser, pages: dict[str, Path
     assert len(browser.all("script:not([type])")) == 2
     assert not browser.all("img, iframe, object, embed, link, form, a[href^=javascript]")
     assert browser.one("#files table").is_displayed(), "no style of theirs"
+    heights = browser.run("return [...document.querySelectorAll('section')].map((one) => one.offsetHeight)")
+    assert max(heights) < 6000, "no text is folded letter by letter"

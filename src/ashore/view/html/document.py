@@ -68,7 +68,7 @@ def document(
     header = tag(
         "header",
         tag("div", tag("h1", title), badges, class_="title"),
-        tag("button", "Dark", type="button", id="theme", class_="button", hidden=True, aria_pressed="false"),
+        tag("button", type="button", id="theme", class_="button", hidden=True),
         tag("p", lead, class_="lead") if lead else None,
     )
     page = tag(

@@ -44,7 +44,9 @@ const theme = {
 
   show(name) {
     document.documentElement.dataset.theme = name;
-    this.button.setAttribute("aria-pressed", String(name === "dark"));
+    const other = name === "dark" ? "light" : "dark";
+    this.button.textContent = other[0].toUpperCase() + other.slice(1);
+    this.button.setAttribute("aria-label", `Switch to the ${other} theme`);
   },
 
   begin() {

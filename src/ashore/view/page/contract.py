@@ -77,7 +77,7 @@ def _ports(manifest: Manifest, group: str, ports: Mapping[str, Port], observed: 
     is_input = group == "inputs"
     columns = [
         "name",
-        "!kind",
+        "kind",
         "!array",
         "unit",
         "frame",

@@ -12,8 +12,8 @@ from ashore.view import words
 from ashore.view.html import Markup, Section, histogram, note, table
 from ashore.view.page.evidence import Evidence, Latency
 
-_BINS_A_DECADE = 24
-_BINS = (12, 120)
+_BINS_A_DECADE = 40
+_BINS = (12, 160)
 """At least and at most."""
 
 
