@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -103,7 +103,7 @@ def _plain(manifest: Manifest) -> dict[str, Any]:
 def _compared(where: str, before: Any, after: Any) -> Iterator[Change]:
     """The differences between two JSON values, as deep as both are objects."""
     if isinstance(before, dict) and isinstance(after, dict):
-        yield from _members(where, before, after)
+        yield from _members(where, cast("dict[str, Any]", before), cast("dict[str, Any]", after))
     elif before != after:
         if where.endswith("/element_names"):
             yield Change(where, "changed", before, after, _reordered(before, after))
