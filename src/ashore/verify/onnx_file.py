@@ -10,6 +10,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,16 @@ _DTYPES: Mapping[int, str] = {
 _MAX_DEPTH = 32
 
 
+class Node(NamedTuple):
+    """An operation, and what it works on."""
+
+    operation: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: bytes
+    """As they are stored."""
+
+
 @dataclass
 class OnnxFile:
     """What a file holds."""
@@ -49,10 +60,8 @@ class OnnxFile:
     """Names of weights of a type that numpy does not have, such as bfloat16."""
 
     operations: Counter[str] = field(default_factory=Counter[str])
-    nodes: list[tuple[str, tuple[str, ...], tuple[str, ...], bytes]] = field(
-        default_factory=list[tuple[str, tuple[str, ...], tuple[str, ...], bytes]]
-    )
-    """Each node that is no constant: operation, inputs, outputs, attributes as they are stored."""
+    nodes: list[Node] = field(default_factory=list[Node])
+    """Each that is no constant, in the order of the file."""
 
 
 def read_onnx(model: bytes, where: str) -> OnnxFile:
@@ -113,7 +122,7 @@ def _read_node(node: memoryview, prefix: str, found: OnnxFile, depth: int) -> No
             _keep_constant(attribute, prefix, name, found)
         return
     found.operations[operation] += 1
-    found.nodes.append((operation, inputs, outputs, b"".join(sorted(bytes(one) for one in attributes))))
+    found.nodes.append(Node(operation, inputs, outputs, b"".join(sorted(bytes(one) for one in attributes))))
     for attribute in attributes:
         for number, value in every_field(attribute):
             if number == _ATTRIBUTE_GRAPH and not isinstance(value, int):

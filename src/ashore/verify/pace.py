@@ -14,6 +14,7 @@ from ashore.verify.references import run_tick
 
 _SAMPLES = 400
 _BUDGET_S = 1.0
+_BINS = 30
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,11 @@ class Pace:
     period_us: float | None
     """Time between two of them, where the package says so."""
 
-    histogram: tuple[tuple[float, int], ...] = ()
-    """(upper end of a bin in µs, how many calls took that long), from the fastest on."""
+    edges_us: tuple[float, ...]
+    """Of the bins of a histogram; equal ratios are equally far apart."""
+
+    counts: tuple[int, ...]
+    """Calls in each bin, one fewer than there are edges."""
 
 
 def paces(policy: Policy, golden: Golden, *, budget_s: float = _BUDGET_S) -> list[Pace]:
@@ -60,11 +64,10 @@ def paces(policy: Policy, golden: Golden, *, budget_s: float = _BUDGET_S) -> lis
 
 
 def _pace(rate: Rate, times_ns: list[int], period_s: float | None) -> Pace:
-    times = np.array(times_ns) / 1e3
+    times = np.maximum(np.array(times_ns), 1) / 1e3
     p50, p99 = (float(np.percentile(times, q)) for q in (50, 99))
-    counts, edges = np.histogram(times, bins=24, range=(float(times.min()), max(p99, float(times.min()) + 1e-3)))
-    bins = [*zip(edges[1:].tolist(), counts.tolist(), strict=True)]
-    slower = int((times > edges[-1]).sum())
-    bins += [(float(times.max()), slower)] if slower else []
+    fastest, slowest = float(times.min()), float(times.max())
+    edges = [fastest * (1.001 * slowest / fastest) ** (place / _BINS) for place in range(_BINS + 1)]
+    counts, _ = np.histogram(times, [0.0, *edges[1:-1], np.inf])
     period_us = period_s * 1e6 if period_s is not None else None
-    return Pace(CALLS[rate], len(times), p50, p99, float(times.max()), period_us, tuple(bins))
+    return Pace(CALLS[rate], len(times), p50, p99, slowest, period_us, tuple(edges), tuple(counts.tolist()))

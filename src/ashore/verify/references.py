@@ -41,14 +41,21 @@ def find_reference(package: Package, used: Mapping[str, str], *, batch: int) -> 
     """
     refused: list[str] = []
     for name in _candidates(package, used):
-        try:
-            return Reference(name, load(package, backend=name, batch=batch)), refused
-        except (AshoreError, ModuleNotFoundError) as error:
-            refused.append(f"{name}: {error}")
-    if "onnx" in used.values() and set(used.values()) == {"onnx"}:
+        policy = _loaded(package, name, batch)
+        if isinstance(policy, Policy):
+            return Reference(name, policy), refused
+        refused.append(f"{name}: {policy}")
+    if set(used.values()) == {"onnx"}:
         sessions = open_stages(package, None, Options(optimise=False))
         return Reference("onnx, not optimised", assemble(package, sessions, batch=batch)), refused
     return None, refused
+
+
+def _loaded(package: Package, backend: str, batch: int) -> Policy | Exception:
+    try:
+        return load(package, backend=backend, batch=batch)
+    except (AshoreError, ModuleNotFoundError) as error:
+        return error
 
 
 def _candidates(package: Package, used: Mapping[str, str]) -> Iterator[str]:
