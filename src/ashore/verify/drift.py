@@ -15,7 +15,7 @@ _SHORTEST = 8
 
 _PART = 4
 _GROWN = 4.0
-_NOISE = 100.0
+_NOISE = 10.0
 """What is smaller than this part of the tolerance is rounding, and has no trend."""
 
 
