@@ -148,6 +148,35 @@ def unpack(
 
 
 @app.command()
+def view(
+    path: PackagePath,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The page to write.", show_default="beside PKG, as .html")
+    ] = None,
+    film: Annotated[Path | None, typer.Option(metavar="FILE", help="A film or an image to put into the page.")] = None,
+    samples: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Calls to time, for five seconds at most; 0 times none.")
+    ] = 1000,
+    backend: Annotated[
+        str | None,
+        typer.Option(help="What runs the stages.", show_default="onnx where there is one, else what there is"),
+    ] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Also show it, on this machine only.")] = False,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="With --serve: where.", show_default="one that is free")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page that shows the package: graph, contract, trajectories, latency, findings, origin."""
+    if port is not None and not serve:
+        raise typer.BadParameter("--port goes with --serve", param_hint="--port")
+    from ashore.cli.viewing import run
+
+    shown_at = (port or 0) if serve else None
+    run(path, out=out, film=film, samples=samples, backend=backend, port=shown_at, as_json=as_json)
+
+
+@app.command()
 def play(
     path: PackagePath,
     mjcf: Annotated[Path, typer.Option(metavar="FILE", help="The robot: an MJCF .xml or an .mjb file.")],

@@ -21,11 +21,12 @@ in attributes are refused by the page's own content security policy.
 """
 
 from ashore.view.html.document import Section, document
-from ashore.view.html.markup import Markup, embed, join, tag
+from ashore.view.html.markup import Child, Markup, embed, join, tag
 from ashore.view.html.parts import badge, code, facts, note, scrolling, table, tiles
 from ashore.view.html.plots import Series, histogram, lines
 
 __all__ = [
+    "Child",
     "Markup",
     "Section",
     "Series",

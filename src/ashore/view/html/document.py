@@ -33,6 +33,7 @@ def document(
     badges: Sequence[Markup] = (),
     head: Child = None,
     foot: Child = None,
+    styles: Sequence[str] = (),
     scripts: Sequence[str] = (),
 ) -> bytes:
     """A whole page, UTF-8.
@@ -44,13 +45,14 @@ def document(
         badges: beside the heading.
         head: what stands between the heading and the first section, such as `tiles`.
         foot: below the last section.
-        scripts: further files of this folder, run after ``page.js``.
+        styles: further files of this folder, after ``page.css``.
+        scripts: likewise, run after ``page.js``.
     """
-    css, code = asset("page.css"), [asset(name) for name in ("page.js", *scripts)]
+    css, code = ([asset(name) for name in names] for names in (("page.css", *styles), ("page.js", *scripts)))
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"style-src {_digest(css)}",
+            f"style-src {' '.join(map(_digest, css))}",
             f"script-src {' '.join(map(_digest, code))}",
             "img-src data:",
             "media-src data:",
@@ -79,7 +81,7 @@ def document(
             tag("meta", name="color-scheme", content="light dark"),
             tag("meta", name="referrer", content="no-referrer"),
             tag("title", title),
-            tag("style", Markup(css)),
+            [tag("style", Markup(text)) for text in css],
         ),
         tag(
             "body",
