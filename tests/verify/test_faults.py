@@ -97,7 +97,7 @@ def test_two_swapped_elements_of_an_input(good: Package) -> None:
     found, messages = told(change_weight(good, "val_6", lambda order: order[[0, 2, 1, 3, 4, 5]]))
     assert not found.passed
     assert "step 0: states/history[0, 2, 10]: expected" in messages
-    assert "stages/policy/onnx/onnx: artifacts/policy.onnx is not the same file" in messages
+    assert "stages/policy/onnx: artifacts/policy.onnx is not the same file" in messages
 
 
 def test_two_swapped_wires(good: Package) -> None:
@@ -348,7 +348,7 @@ def test_a_transposed_weight(good: Package) -> None:
     found, messages = told(change_weight(good, HIDDEN, np.transpose))
     assert not found.passed
     assert "step 0: outputs/joint_target[0, 0] (FL_hip): expected" in messages
-    assert "stages/policy/onnx/onnx: artifacts/policy.onnx is not the same file" in messages
+    assert "stages/policy/onnx: artifacts/policy.onnx is not the same file" in messages
 
 
 def test_an_action_scale_off_by_one_percent(good: Package) -> None:

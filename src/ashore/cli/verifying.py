@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -54,15 +53,10 @@ def run(
 
 
 def _write(report: Path, package: Package, found: Examination) -> None:
-    from ashore.view.report import report_page  # only who wants a page pays for it
+    from ashore.view.page import write_page  # only who wants a page pays for it
+    from ashore.view.report import report_page
 
-    page, scratch = report_page(package, found), report.with_name(f".{report.name}.{os.getpid()}")
-    try:
-        scratch.write_bytes(page)
-        scratch.replace(report)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise PackageError(f"--report {report}: cannot be written: {error.strerror or error}") from error
+    write_page(report_page(package, found), report)
 
 
 def _document(found: Examination) -> dict[str, Any]:

@@ -89,8 +89,8 @@ def changed_files(before: Manifest, after: Manifest) -> list[Change]:
 def _stage_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for name, stage in manifest.stages.items():
         for backend, artifact in stage.artifacts.items():
-            for path in (artifact.path, *artifact.data):
-                yield f"stages/{name}/{backend}/{path.rpartition('.')[2]}", path
+            yield f"stages/{name}/{backend}", artifact.path
+            yield from ((f"stages/{name}/{backend}/data[{number}]", path) for number, path in enumerate(artifact.data))
         for path in stage.processor.assets if stage.processor else ():
             yield f"stages/{name}/{path.rpartition('/')[2]}", path
 

@@ -112,11 +112,10 @@ def compare(before: Package, after: Package, *, atol: float = 0.0) -> Difference
     for name in old.stages.keys() & new.stages.keys():
         _stages(found, before, after, name, atol)
     found.weights.sort(key=lambda change: change.where)
-    read = {"onnx", *(path for path in (*old.files, *new.files) if path.endswith(".safetensors"))}
     found.files = [
         change
         for change in changed_files(old, new)
-        if not (change.where.split("/")[2] in read or change.where.endswith(".safetensors"))
+        if not change.where.endswith(("/onnx", ".safetensors"))  # those were read
     ]
     _outputs(found, before, after)
     return found
@@ -201,7 +200,7 @@ def _detail(old: Array, new: Array) -> str:
     with np.errstate(over="ignore"):
         if old.dtype == np.float32 and _equal(old.astype(np.float16).astype(np.float32), new):
             return "rounded to float16"
-    return hint(old, new, np.zeros(old.shape), None)
+    return hint(old, new, np.zeros(old.shape), None, "what they were")
 
 
 def _kind(value: Array) -> str:
@@ -299,7 +298,7 @@ def _place(policy: Policy, port: str, old: Array, new: Array, wrong: Array) -> s
     at = tuple(int(index) for index in np.argwhere(wrong)[0])
     names = names_of(policy.manifest, port)
     element = f"{list(at)}" + (f" ({names[at[-1]]})" if names and at else "")
-    said = hint(old, new, np.zeros(old.shape), names)
+    said = hint(old, new, np.zeros(old.shape), names, "what they were")
     return f"{element} of stage {writer_of(policy.manifest, port)!r} was {old[at].item()!r}, is {new[at].item()!r}" + (
         f" ({said})" if said else ""
     )

@@ -16,7 +16,9 @@ _SPREAD = 1e-3
 """Factors that differ by less than this are the same factor."""
 
 
-def hint(wanted: Array, got: Array, allowed: Array, names: Sequence[str] | None) -> str:
+def hint(
+    wanted: Array, got: Array, allowed: Array, names: Sequence[str] | None, standard: str = "what they should be"
+) -> str:
     """Say what the elements of an array that differ have in common; empty if nothing is seen.
 
     Args:
@@ -24,6 +26,7 @@ def hint(wanted: Array, got: Array, allowed: Array, names: Sequence[str] | None)
         got: what came out, of the same shape.
         allowed: how far each element may be off.
         names: of the elements of the last axis.
+        standard: what to call the recorded values in a sentence.
     """
     if wanted.dtype.kind not in "fiu" or not (np.isfinite(wanted).all() and np.isfinite(got).all()):
         return ""
@@ -31,7 +34,7 @@ def hint(wanted: Array, got: Array, allowed: Array, names: Sequence[str] | None)
     wrong = np.abs(a - b) > slack
     if wrong.sum() < _FEWEST:
         return ""
-    return _moved(a, b, slack, wrong, wanted.shape, names) or _factor(a, b, wrong)
+    return _moved(a, b, slack, wrong, wanted.shape, names) or _factor(a, b, wrong, standard)
 
 
 def _moved(a: Array, b: Array, slack: Array, wrong: Array, shape: tuple[int, ...], names: Sequence[str] | None) -> str:
@@ -50,15 +53,17 @@ def _moved(a: Array, b: Array, slack: Array, wrong: Array, shape: tuple[int, ...
     return f"the same {len(places)} values in another order: {label} has what belongs to {other}"
 
 
-def _factor(a: Array, b: Array, wrong: Array) -> str:
+def _factor(a: Array, b: Array, wrong: Array, standard: str) -> str:
     """Everything by the same factor."""
+    if not b[wrong].any():
+        return "all of them are 0"
     if (a[wrong] == 0).any():
         return ""
     factors = b[wrong] / a[wrong]
     middle = float(np.median(factors))
     if np.ptp(factors) > _SPREAD * abs(middle - 1):
         return ""
-    return f"all of them are {middle:.5g} times what they should be"
+    return f"all of them are {middle:.5g} times {standard}"
 
 
 def _label(place: int, shape: tuple[int, ...], names: Sequence[str] | None) -> str:

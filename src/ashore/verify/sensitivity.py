@@ -75,7 +75,7 @@ def sensitivity(policy: Policy, golden: Golden, *, budget_s: float = BUDGET_S) -
         found.skipped = inputs
         return found
     for name in inputs:
-        one_by_one = fits and len(elements[name]) <= _MOST_ELEMENTS
+        one_by_one = fits and not all(isinstance(part, slice) for part in elements[name][0])
         found.by[name] = "element" if one_by_one else "port"
         silent: list[str] = []
         places: list[Place] = elements[name] if one_by_one else [(...,)]

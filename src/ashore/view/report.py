@@ -8,12 +8,13 @@ from ashore.package import Package
 from ashore.verify import MODES, BackendReport, Compared, Examination, Pace, Problem
 from ashore.view.html import Markup, Section, Series, badge, document, facts, histogram, join, lines, note, table, tiles
 from ashore.view.html.parts import Tone
+from ashore.view.page import Page
 
 _TONES: Mapping[str, Tone] = {"error": "bad", "warning": "warning", "note": "plain"}
 _ORDER = ("error", "warning", "note")
 
 
-def report_page(package: Package, found: Examination) -> bytes:
+def report_page(package: Package, found: Examination) -> Page:
     """Make the page.
 
     Args:
@@ -35,16 +36,21 @@ def report_page(package: Package, found: Examination) -> bytes:
             ("Errors, warnings", f"{errors}, {warnings}"),
         ]
     )
+    golden = package.golden()
+    resets = [tick.index for tick in golden.ticks if tick.reset] if golden is not None else []
     sections = [
         Section("findings", "Findings", _findings_table(found)),
-        Section("errors", "Against the recording", [_errors_table(found), *_error_plots(found)], note=_REPLAYED),
+        Section(
+            "errors", "Against the recording", [_errors_table(found), *_error_plots(found, resets)], note=_REPLAYED
+        ),
         Section("inputs", "Inputs", _inputs_table(found), note=_INPUTS),
         Section("timing", "Timing", [_pace_table(found), *_pace_plots(found)], note=_TIMED),
     ]
     if compared := list(_compared(found)):
         sections.insert(2, Section("compared", "Against another way to run it", compared, note=_COMPARED))
     sections.append(Section("package", "Package", _about(package)))
-    return document(f"Verification of {manifest.name}", sections, lead=lead, badges=[verdict], head=head)
+    html = document(f"Verification of {manifest.name}", sections, lead=lead, badges=[verdict], head=head)
+    return Page(manifest.name, html, "verified" if found.passed else "not verified")
 
 
 _REPLAYED = (
@@ -91,7 +97,7 @@ def _errors_table(found: Examination) -> Markup:
     return table("Largest absolute difference", [".port", *columns], rows)
 
 
-def _error_plots(found: Examination) -> Iterator[Markup]:
+def _error_plots(found: Examination, resets: Sequence[int]) -> Iterator[Markup]:
     for one in found.backends:
         traces = one.replay.traces["free_running"]
         if not traces:
@@ -108,6 +114,8 @@ def _error_plots(found: Examination) -> Iterator[Markup]:
             summary=said,
             x_label="tick",
             y_label="largest absolute difference",
+            marks=resets,
+            mark_label="reset",
         )
 
 
@@ -220,7 +228,7 @@ def _about(package: Package) -> Markup:
             ("Made", manifest.provenance.created_at),
             ("With", tools or None),
             ("Manifest", manifest.manifest_sha256),
-            ("When it was written", proof.status if proof else None),
-            ("Findings that were allowed", ", ".join(one.name for one in manifest.findings) or "none"),
+            ("Verification when it was written", proof.status if proof else None),
+            ("Findings that were allowed", ", ".join(dict.fromkeys(one.name for one in manifest.findings)) or "none"),
         ]
     )
