@@ -43,7 +43,7 @@ def test_the_same_factor() -> None:
     [
         RIGHT + 0.1,
         RIGHT * [1, 1.01, 1.05, 1],
-        RIGHT + [[0, 0, 0, 1]],  # one element says nothing
+        RIGHT + np.array([[0, 0, 0, 1]]),  # one element says nothing
         np.where(RIGHT > 2, np.nan, RIGHT + 1),
         RIGHT,
     ],
