@@ -10,7 +10,7 @@ RUNTIME_STAMP := $(RUNTIME_VENV)/.installed
 LEROBOT_STAMP := $(LEROBOT_VENV)/.installed
 
 # What a package on a robot needs must pass where torch is not even installed.
-RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/deploy tests/docs/test_deploy.py tests/verify tests/cli tests/attacks tests/examples
+RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/deploy tests/docs/test_deploy.py tests/docs/test_verify.py tests/verify tests/cli tests/attacks tests/examples
 RUNTIME_TESTS += tests/environment/test_session.py tests/interop/exploy tests/interop/policy_package tests/test_plugins.py
 RUNTIME_TESTS += tests/view/test_html.py tests/view/test_page.py tests/view/test_page_serving.py tests/docs/test_view.py
 

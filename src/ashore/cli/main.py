@@ -60,8 +60,11 @@ def inspect(
 def verify(
     path: PackagePath,
     backend: Annotated[
-        str | None,
-        typer.Option(help="What runs the stages.", show_default="onnx where there is one, else what there is"),
+        list[str] | None,
+        typer.Option(
+            help="What runs the stages; give it several times to see several side by side.",
+            show_default="onnx where there is one, else what there is",
+        ),
     ] = None,
     device: RunsOn = None,
     atol: Annotated[
@@ -70,13 +73,39 @@ def verify(
     rtol: Annotated[
         float | None, typer.Option(help="Relative tolerance.", show_default="as exported, else 1e-5")
     ] = None,
+    steps: Annotated[
+        int, typer.Option(min=0, help="Also run one long episode of so many decisions, against another backend.")
+    ] = 0,
+    fuzz: Annotated[
+        int, typer.Option(min=0, help="Also run so many decisions on drawn inputs, against another backend.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the drawn inputs.")] = 0,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Also write everything as a page to look at.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay the golden rollout through the saved files; exit with 1 if anything differs."""
+    """Prove that the saved files compute what was recorded, and that the contract is the recorded one; else exit 1."""
     from ashore.cli.verifying import run
 
-    passed = run(path, backend=backend, device=device, atol=atol, rtol=rtol, as_json=as_json)
+    passed = run(
+        path, backends=backend or [None], device=device, atol=atol, rtol=rtol, steps=steps, fuzz=fuzz, seed=seed,
+        report=report, as_json=as_json,
+    )  # fmt: skip
     raise typer.Exit(0 if passed else CHECK_FAILED)
+
+
+@app.command()
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help="A package directory or an .ashore file.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+    atol: Annotated[float, typer.Option(min=0.0, help="How far numbers may be apart and still be the same.")] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Show what changed between two packages: contract, weights, states, outputs; exit with 1 if they differ."""
+    from ashore.cli.differing import run
+
+    raise typer.Exit(0 if run(before, after, atol=atol, as_json=as_json) else CHECK_FAILED)
 
 
 @app.command()
