@@ -1,0 +1,129 @@
+"""A policy on a microcontroller: cross-compiled, weighed, and its golden rollout run by an emulated processor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import support
+from ashore.backends.c import cortex_m, generate
+from ashore.errors import BackendError, VerificationError
+from ashore.package import Package
+from native.builds import STRICT, call, need, write_files
+from native.limbs import write_limb
+
+TOOLS = (cortex_m.COMPILER, cortex_m.EMULATOR)
+
+
+def write_board(package: Package, out: Path) -> str:
+    source = generate(package, target="cortex-m")
+    write_files(out, {**source.files, **cortex_m.board_files(package, source.name)})
+    return source.name
+
+
+@pytest.fixture(scope="module")
+def limb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need(*TOOLS)
+    folder = tmp_path_factory.mktemp("limb")
+    write_board(write_limb(folder / "package"), folder / "c")
+    return folder / "c"
+
+
+@pytest.mark.parametrize("core", cortex_m.CORES)
+def test_the_golden_rollout_passes_on_the_target(core: str, limb: Path) -> None:
+    footprint = cortex_m.build(limb, core=core)
+    assert footprint.core == core
+    assert 0 < footprint.code_bytes + footprint.constants_bytes < footprint.flash_bytes < 64 * 1024
+    assert 8 <= footprint.policy_bytes < footprint.ram_bytes < 4096
+    replayed = cortex_m.replay(limb, core=core)
+    assert replayed.passed, replayed.printed
+    assert replayed.ticks == 30
+    assert replayed.max_abs_error < 1e-6
+    assert 0 < replayed.stack_bytes < 4096
+
+
+def test_states_of_whole_numbers_that_are_kept_over_a_reset_pass_too(tmp_path: Path) -> None:
+    write_board(support.write_arm(tmp_path / "package"), tmp_path / "c")
+    cortex_m.build(tmp_path / "c")
+    replayed = cortex_m.replay(tmp_path / "c")
+    assert replayed.passed, replayed.printed
+    assert replayed.ticks == 28
+
+
+def test_a_policy_without_substeps_passes_too(tmp_path: Path) -> None:
+    write_board(support.write_sum(tmp_path / "package"), tmp_path / "c")
+    cortex_m.build(tmp_path / "c")
+    assert cortex_m.replay(tmp_path / "c").passed
+
+
+@pytest.mark.parametrize("byte", [30, -1])
+def test_a_rollout_that_differs_fails(byte: int, tmp_path: Path) -> None:
+    """Of an input in the first case, which what follows from it does not fit; of a state in the last tick otherwise."""
+    write_board(write_limb(tmp_path / "package"), tmp_path / "c")
+    golden = tmp_path / "c" / "cortex_m" / "golden.c"
+    head, values = golden.read_text().split("golden_values[] = {\n")
+    numbers = values.removesuffix("};\n").replace("\n", "").replace(" ", "").strip(",").split(",")
+    numbers[byte] = str(int(numbers[byte]) ^ 1)
+    golden.write_text(f"{head}golden_values[] = {{\n{','.join(numbers)}}};\n")
+    cortex_m.build(tmp_path / "c")
+    replayed = cortex_m.replay(tmp_path / "c")
+    assert not replayed.passed
+    assert replayed.max_abs_error > 1e-2
+    assert replayed.printed.startswith("FAILED: 30 ticks")
+
+
+def test_the_rollout_of_another_package_is_refused(limb: Path, tmp_path: Path) -> None:
+    write_board(write_limb(tmp_path / "package", recorded=3), tmp_path / "c")
+    golden = (limb / "cortex_m" / "golden.c").read_bytes()
+    (tmp_path / "c" / "cortex_m" / "golden.c").write_bytes(golden)
+    cortex_m.build(tmp_path / "c")
+    with pytest.raises(BackendError, match="golden.c is of another package"):
+        cortex_m.replay(tmp_path / "c")
+
+
+def test_without_a_golden_rollout_it_is_weighed_and_not_replayed(tmp_path: Path) -> None:
+    write_board(write_limb(tmp_path / "package", recorded=0), tmp_path / "c")
+    assert cortex_m.build(tmp_path / "c").flash_bytes > 1000
+    with pytest.raises(VerificationError, match="the package holds no golden rollout"):
+        cortex_m.replay(tmp_path / "c")
+
+
+def test_the_programs_compile_without_a_warning_and_without_a_heap(limb: Path, tmp_path: Path) -> None:
+    flags = (*cortex_m.CORES["cortex-m4"].flags, *cortex_m.FLAGS, *STRICT, "-I", limb, "-I", limb / "cortex_m")
+    for path in (*limb.glob("*.c"), *limb.glob("cortex_m/*.c")):
+        call([cortex_m.COMPILER, *flags, "-c", path, "-o", tmp_path / "one.o"])
+    cortex_m.build(limb)
+    for program in ("firmware", "replay"):
+        symbols = call(["arm-none-eabi-nm", limb / "cortex_m" / f"{program}.elf"])
+        assert "on_reset" in symbols
+        assert not {"malloc", "_malloc_r", "_sbrk", "printf"} & set(symbols.split())
+
+
+def test_a_core_that_nobody_knows_is_refused(limb: Path) -> None:
+    with pytest.raises(BackendError, match="there is no core 'cortex-m0'; expected one of cortex-m4, cortex-m7"):
+        cortex_m.build(limb, core="cortex-m0")
+
+
+def test_a_machine_without_the_tools_is_told_what_to_install(limb: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cortex_m.build(limb)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(BackendError, match="apt install gcc-arm-none-eabi libnewlib-arm-none-eabi"):
+        cortex_m.build(limb)
+    with pytest.raises(BackendError, match="apt install qemu-system-arm"):
+        cortex_m.replay(limb)
+
+
+def test_what_the_compiler_refuses_is_said(tmp_path: Path) -> None:
+    write_board(write_limb(tmp_path / "package"), tmp_path / "c")
+    (tmp_path / "c" / "policy.c").write_text("int broken(")
+    with pytest.raises(BackendError, match=r"(?s)-c .*policy.c.* failed:.*expected"):
+        cortex_m.build(tmp_path / "c")
+
+
+def test_globals_that_change_are_refused(tmp_path: Path) -> None:
+    write_board(write_limb(tmp_path / "package"), tmp_path / "c")
+    with (tmp_path / "c" / "policy.c").open("a") as file:
+        file.write("int counter[4];\n")
+    with pytest.raises(BackendError, match="16 bytes of globals that change"):
+        cortex_m.build(tmp_path / "c")
