@@ -22,6 +22,35 @@ std::vector<double> numbers(const char* text) {
   return values;
 }
 
+// The ports of both rates; an input may be of both.
+void collect(const ashore_port* ports, std::size_t count, std::vector<const ashore_port*>& found) {
+  for (std::size_t i = 0; i < count; ++i) {
+    bool known = false;
+    for (const ashore_port* one : found) known = known || !std::strcmp(one->name, ports[i].name);
+    if (!known) found.push_back(&ports[i]);
+  }
+}
+
+// Which array is which port: joints by kind and name, sensors by the name in the port's connection, the base by kind.
+void measure(const ashore_port& port, MujocoRobot& simulation, ashore::Robot& robot) {
+  const std::string owner = port.connection != nullptr ? port.connection : "";
+  int width = 0;
+  const int at = simulation.sensor(owner.substr(owner.rfind(':') + 1), width);
+  if (is(port, "state/joint/position")) {
+    robot.reads(port.name, simulation.names, simulation.position.data(), simulation.position.size());
+  } else if (is(port, "state/joint/velocity")) {
+    robot.reads(port.name, simulation.names, simulation.velocity.data(), simulation.velocity.size());
+  } else if (at >= 0) {
+    robot.reads(port.name, simulation.sensors.data() + at, static_cast<std::size_t>(width));
+  } else if (is(port, "state/body/gravity")) {
+    robot.reads(port.name, simulation.gravity, 3);
+  } else if (is(port, "state/body/angular_velocity")) {
+    robot.reads(port.name, simulation.angular_velocity, 3);
+  } else if (is(port, "state/body/linear_velocity")) {
+    robot.reads(port.name, simulation.linear_velocity, 3);
+  }
+}
+
 int play(int argc, char** argv) {
   const ashore_contract& contract = POLICY_CONTRACT;
   MujocoRobot simulation(argv[1], argc > 3 ? argv[3] : "");
@@ -31,43 +60,31 @@ int play(int argc, char** argv) {
     simulation.configure(one.name, one.kp, one.kd, one.effort_limit, one.default_position);
   }
 
-  // Which array is which port: commands by what the caller says, joints by kind and name, sensors by their own names.
   ashore::Robot robot;
   std::deque<std::vector<double>> commands;
-  for (std::size_t i = 0; i < contract.step_input_count; ++i) {
-    const ashore_port& port = contract.step_inputs[i];
-    const std::string begin = std::string(port.name) + "=", owner = port.connection != nullptr ? port.connection : "";
-    const std::vector<std::string> elements = ashore::names_of(port);
-    int width = 0, at = -1, given = 4;
+  std::vector<const ashore_port*> inputs, outputs;
+  collect(contract.step_inputs, contract.step_input_count, inputs);
+  collect(contract.substep_inputs, contract.substep_input_count, inputs);
+  collect(contract.step_outputs, contract.step_output_count, outputs);
+  collect(contract.substep_outputs, contract.substep_output_count, outputs);
+  for (const ashore_port* port : inputs) {
+    const std::string begin = std::string(port->name) + "=";
+    int given = 4;
     while (given < argc && std::strncmp(argv[given], begin.c_str(), begin.size())) ++given;
-    if (given < argc) {
+    if (given < argc) {  // in the order of the package
       commands.push_back(numbers(argv[given] + begin.size()));
-      robot.reads(port.name, elements, commands.back().data(), commands.back().size());
-    } else if (is(port, "state/joint/position")) {
-      robot.reads(port.name, simulation.names, simulation.position.data(), simulation.position.size());
-    } else if (is(port, "state/joint/velocity")) {
-      robot.reads(port.name, simulation.names, simulation.velocity.data(), simulation.velocity.size());
-    } else if ((at = simulation.sensor(owner.substr(owner.rfind(':') + 1), width)) >= 0) {
-      robot.reads(port.name, &simulation.sensors[static_cast<std::size_t>(at)], static_cast<std::size_t>(width));
-    } else if (is(port, "state/body/gravity")) {
-      robot.reads(port.name, simulation.gravity, 3);
-    } else if (is(port, "state/body/angular_velocity")) {
-      robot.reads(port.name, simulation.angular_velocity, 3);
-    } else if (is(port, "state/body/linear_velocity")) {
-      robot.reads(port.name, simulation.linear_velocity, 3);
-    }  // else nobody gives it, which is an error below
+      robot.reads(port->name, ashore::names_of(*port), commands.back().data(), commands.back().size());
+    } else {
+      measure(*port, simulation, robot);  // what it cannot is an error below
+    }
   }
   bool positions = false;
-  for (const bool substep : {false, true}) {
-    const ashore_port* const ports = substep ? contract.substep_outputs : contract.step_outputs;
-    const std::size_t count = substep ? contract.substep_output_count : contract.step_output_count;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (is(ports[i], "target/joint/position")) {
-        robot.writes(ports[i].name, simulation.driven, simulation.target.data(), simulation.target.size());
-        positions = true;
-      } else if (is(ports[i], "target/joint/effort")) {
-        robot.writes(ports[i].name, simulation.driven, simulation.effort.data(), simulation.effort.size());
-      }
+  for (const ashore_port* port : outputs) {
+    if (is(*port, "target/joint/position")) {
+      robot.writes(port->name, simulation.driven, simulation.target.data(), simulation.target.size());
+      positions = true;
+    } else if (is(*port, "target/joint/effort")) {
+      robot.writes(port->name, simulation.driven, simulation.effort.data(), simulation.effort.size());
     }
   }
   ashore::Bound bound(contract, robot, ashore::Guard{});
