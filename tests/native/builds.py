@@ -16,6 +16,7 @@ PROGRAMS = HERE / "cpp"
 COMPILERS = {"gcc": "g++", "clang": "clang++"}
 """C compiler -> C++ compiler."""
 
+SANITIZERS = "-fsanitize=address,undefined,float-cast-overflow"
 STRICT = ("-Wall", "-Wextra", "-Werror")
 
 

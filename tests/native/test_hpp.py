@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from native.builds import COMPILERS, PROGRAMS, STRICT, attempt, call, install, need, write_project
+from native.builds import COMPILERS, PROGRAMS, SANITIZERS, STRICT, attempt, call, install, need, write_project
 from native.limbs import write_limb
 
 PEDANTIC = ("-std=c++17", *STRICT, "-Wpedantic", "-Wshadow", "-Wconversion", "-Wold-style-cast")
@@ -29,9 +29,10 @@ def program(request: pytest.FixtureRequest, installed: Path, tmp_path_factory: p
     return out
 
 
-@pytest.mark.parametrize(
-    "case", ["order", "moved", "nothing_is_allocated", "guard", "results_that_are_not_finite", "limits"]
-)
+CASES = ("order", "moved", "guard", "results_that_are_not_finite", "limits")
+
+
+@pytest.mark.parametrize("case", [*CASES, "nothing_is_allocated"])
 def test_a_bound_policy_keeps_its_promise_of(case: str, program: Path) -> None:
     done = attempt([program, case])
     assert (done.returncode, done.stdout) == (0, "")
@@ -73,3 +74,13 @@ def test_all_problems_are_told_at_once(program: Path) -> None:
 
 def test_what_fits_is_bound(program: Path) -> None:
     assert call([program, "misfit", "nothing"]) == "it fits\n"
+
+
+def test_the_header_is_clean_under_the_sanitizers(installed: Path, tmp_path: Path) -> None:
+    flags = (*PEDANTIC, "-O1", "-g", SANITIZERS, "-fno-sanitize-recover=all", "-I", installed / "include")
+    library, out = installed / "lib" / "libashore_limb.a", tmp_path / "bound"
+    call(["g++", *flags, PROGRAMS / "bound.cpp", library, "-o", out])
+    for case in CASES:
+        assert call([out, case]) == ""
+    for which in MISFITS:
+        assert MISFITS[which] in call([out, "misfit", which])

@@ -10,10 +10,9 @@ import pytest
 
 import support
 from ashore.package import Package
-from native.builds import COMPILERS, PROGRAMS, STRICT, call, need, sources, write_project
+from native.builds import COMPILERS, PROGRAMS, SANITIZERS, STRICT, call, need, sources, write_project
 from native.limbs import write_limb
 
-SANITIZERS = "-fsanitize=address,undefined,float-cast-overflow"
 PACKAGES: dict[str, Callable[[Path], Package]] = {
     "limb": write_limb,
     "arm": support.write_arm,

@@ -51,7 +51,7 @@ CORES: Mapping[str, Core] = MappingProxyType(
 """Processors with a floating-point unit; without one, a policy is too slow to be of use."""
 
 FLAGS = ("-std=c99", "-O2", "-fno-math-errno", "-fno-trapping-math", "-ffunction-sections", "-fdata-sections")
-FLAGS += ("-ffreestanding", "-fno-common", "-fno-exceptions", "-Wall", "-Wextra")
+FLAGS += ("-fno-common", "-fno-exceptions", "-Wall", "-Wextra")
 
 
 @dataclass(frozen=True)
