@@ -74,10 +74,10 @@ class MujocoRobot {
       mjtNum* const bias = model_->actuator_biasprm + mjNBIAS * drive.actuator;
       drive.kp = std::isnan(kp) ? 0 : kp;
       drive.kd = std::isnan(kd) ? 0 : kd;
-      if (!std::isnan(limit)) drive.limit = limit;
-      model_->actuator_ctrllimited[drive.actuator] = 0;
+      if (!std::isnan(limit)) drive.limit = limit;  // which replaces the actuator's; targets of servos are not clipped
+      if (!drive.motor || !std::isnan(limit)) model_->actuator_ctrllimited[drive.actuator] = 0;
       if (drive.motor) {
-        model_->actuator_forcelimited[drive.actuator] = 0;
+        if (!std::isnan(limit)) model_->actuator_forcelimited[drive.actuator] = 0;
         continue;
       }
       if (!std::isnan(kp)) gain[0] = kp, bias[1] = -kp;

@@ -57,7 +57,7 @@ def test_a_policy_without_substeps_passes_too(tmp_path: Path) -> None:
     assert cortex_m.replay(tmp_path / "c").passed
 
 
-@pytest.mark.parametrize("byte", [30, -1])
+@pytest.mark.parametrize("byte", [31, -1])
 def test_a_rollout_that_differs_fails(byte: int, tmp_path: Path) -> None:
     """Of an input in the first case, which what follows from it does not fit; of a state in the last tick otherwise."""
     write_board(write_limb(tmp_path / "package"), tmp_path / "c")

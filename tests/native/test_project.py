@@ -19,7 +19,8 @@ MAIN = """
 int main() {
   for (const ashore_contract* one : {&ashore_arm_contract, &ashore_limb_contract}) {
     ashore::Policy policy(*one);
-    std::printf("%s %d %d %zu\\n", one->name, policy.step(), policy.substep(), ashore::joint_names(*one).size());
+    const int step = policy.step(), substep = policy.substep();
+    std::printf("%s %d %d %zu\\n", one->name, step, substep, ashore::joint_names(*one).size());
   }
 }
 """

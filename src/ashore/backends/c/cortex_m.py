@@ -89,13 +89,12 @@ class Replayed:
     printed: str
 
 
-def board_files(package: Package, name: str, digest: str) -> dict[str, bytes]:
+def board_files(package: Package, name: str) -> dict[str, bytes]:
     """The programs around a compiled policy, by their paths in its folder.
 
     Args:
         package: the package that was compiled.
         name: the policy as a C identifier.
-        digest: what the contract of the compiled policy calls itself by.
     """
     manifest = package.manifest
     substeps = any(stage.rate == "substep" for stage in manifest.stages.values())
@@ -113,7 +112,7 @@ def board_files(package: Package, name: str, digest: str) -> dict[str, bytes]:
     golden = package.golden()
     if golden is not None:
         made["golden.h"] = text("cortex_m/golden.h")
-        made["golden.c"] = _golden_source(manifest, golden, digest)
+        made["golden.c"] = _golden_source(manifest, golden)
         made["replay.c"] = fill(text("cortex_m/replay.c"), values)
     return {f"{FOLDER}/{path}": content.encode() for path, content in made.items()}
 
@@ -250,7 +249,7 @@ def _size_of(program: Path, symbol: str) -> int:
 # --- the golden rollout as C -----------------------------------------------------------------------------------------
 
 
-def _golden_source(manifest: Manifest, golden: Golden, digest: str) -> str:
+def _golden_source(manifest: Manifest, golden: Golden) -> str:
     wiring, ticks, calls, size = Wiring(manifest), list[bytes](), list[int](), 0
     for tick in golden.ticks:
         values = _tick_bytes(manifest, wiring, tick)
@@ -267,7 +266,7 @@ def _golden_source(manifest: Manifest, golden: Golden, digest: str) -> str:
         [
             '#include "golden.h"',
             "",
-            f'const char golden_digest[] = "{digest}";',
+            f'const char golden_digest[] = "{manifest.manifest_sha256}";',
             f"const unsigned long golden_ticks = {len(ticks)};",
             f"const double golden_atol = {atol!r}, golden_rtol = {rtol!r};",
             f"const unsigned long golden_size = {size};",
