@@ -34,7 +34,8 @@ def limb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_golden_rollout_passes_on_the_target(core: str, limb: Path) -> None:
     footprint = cortex_m.build(limb, core=core)
     assert footprint.core == core
-    assert 0 < footprint.code_bytes + footprint.constants_bytes < footprint.flash_bytes < 64 * 1024
+    assert 0 < footprint.code_bytes < footprint.flash_bytes < 64 * 1024
+    assert footprint.constants_bytes > 88  # the weights alone
     assert 8 <= footprint.policy_bytes < footprint.ram_bytes < 4096
     replayed = cortex_m.replay(limb, core=core)
     assert replayed.passed, replayed.printed

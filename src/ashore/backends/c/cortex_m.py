@@ -11,9 +11,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -87,6 +88,44 @@ class Replayed:
     """The most that was used while running it."""
 
     printed: str
+
+
+def add_programs(package: Package, name: str, folder: Path) -> dict[str, Any]:
+    """Put the programs beside a compiled policy, build them, and prove on an emulated target what can be proven.
+
+    Args:
+        package: the package that was compiled.
+        name: the policy as a C identifier.
+        folder: with the files of the compiled policy.
+
+    Returns:
+        The figures of `Footprint` and, if there is an emulator and a golden rollout, of `Replayed`; ``replayed`` says in
+        words what became of that.
+
+    Raises:
+        BackendError: there is no cross-compiler, or it refuses.
+        VerificationError: on the target, the policy does not compute what was recorded.
+    """
+    for path, data in board_files(package, name).items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_bytes(data)
+    figures: dict[str, Any] = asdict(build(folder))
+    for path in (folder / FOLDER).glob("*.o"):
+        path.unlink()
+    program = folder / FOLDER / "replay.elf"
+    if not program.is_file():
+        return {**figures, "replayed": "no: the package holds no golden rollout"}
+    if shutil.which(EMULATOR) is None:
+        return {**figures, "replayed": f"no: {EMULATOR} is not installed"}
+    told = replay(folder)
+    if not told.passed:
+        raise VerificationError(f"cortex-m: on the target it does not compute what was recorded: {told.printed}")
+    error = {"ticks": told.ticks, "max_abs_error": told.max_abs_error, "stack_bytes": told.stack_bytes}
+    return {
+        **figures,
+        **error,
+        "replayed": f"{told.ticks} ticks on an emulated target, largest error {told.max_abs_error:g}",
+    }
 
 
 def board_files(package: Package, name: str) -> dict[str, bytes]:
