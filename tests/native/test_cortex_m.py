@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import graphs
 import support
 from ashore.backends.c import cortex_m, generate
 from ashore.errors import BackendError, VerificationError
@@ -44,18 +46,24 @@ def test_the_golden_rollout_passes_on_the_target(core: str, limb: Path) -> None:
     assert 0 < replayed.stack_bytes < 4096
 
 
-def test_states_of_whole_numbers_that_are_kept_over_a_reset_pass_too(tmp_path: Path) -> None:
-    write_board(support.write_arm(tmp_path / "package"), tmp_path / "c")
+OTHERS: dict[str, Callable[[Path], Package]] = {
+    "arm": support.write_arm,  # a state of whole numbers that is kept over a reset
+    "sum": support.write_sum,  # no substeps
+    "lstm": lambda out: graphs.write_subject(graphs.lstm(12, 16, 4), out),
+    "pipeline": lambda out: graphs.write_subject(graphs.pipeline(), out),
+}
+
+
+@pytest.mark.parametrize("which", OTHERS)
+def test_other_packages_pass_too(which: str, tmp_path: Path) -> None:
+    package = OTHERS[which](tmp_path / "package")
+    write_board(package, tmp_path / "c")
     cortex_m.build(tmp_path / "c")
     replayed = cortex_m.replay(tmp_path / "c")
     assert replayed.passed, replayed.printed
-    assert replayed.ticks == 28
-
-
-def test_a_policy_without_substeps_passes_too(tmp_path: Path) -> None:
-    write_board(support.write_sum(tmp_path / "package"), tmp_path / "c")
-    cortex_m.build(tmp_path / "c")
-    assert cortex_m.replay(tmp_path / "c").passed
+    golden = package.golden()
+    assert golden is not None
+    assert replayed.ticks == len(golden.ticks)
 
 
 @pytest.mark.parametrize("byte", [31, -1])

@@ -99,8 +99,8 @@ def add_programs(package: Package, name: str, folder: Path) -> dict[str, Any]:
         folder: with the files of the compiled policy.
 
     Returns:
-        The figures of `Footprint` and, if there is an emulator and a golden rollout, of `Replayed`; ``replayed`` says in
-        words what became of that.
+        The figures of `Footprint` and, with an emulator and a golden rollout, of `Replayed`; ``replayed`` says in words
+        what became of that.
 
     Raises:
         BackendError: there is no cross-compiler, or it refuses.
