@@ -26,11 +26,12 @@ from ashore.runtime.plan import Plan
 from ashore.runtime.policy import Policy
 from ashore.runtime.processing import ProcessorSession
 from ashore.runtime.queueing import ActionQueue, find_queue
+from ashore.runtime.whole import check_whole_options, open_whole, whole_backend
 from ashore.spec import ACTION_QUEUE, BATCH, DTYPE_BYTES, MAX_ARRAY_BYTES, SINGLE_PASS, Manifest, Stage, concrete
 
 BackendChoice: TypeAlias = str | Mapping[str, str] | None
 """One backend for all stages, or stage -> backend. None, or a stage that is left out, is ONNX Runtime where the stage
-has an ONNX artifact, else whatever it has."""
+has an ONNX artifact, else whatever it has. A backend that runs a whole package (``"c"``) is chosen for all stages."""
 
 _MAX_THREADS = 1024
 
@@ -73,6 +74,11 @@ def load(
             f"{package.path}: this Ashore has no runner {manifest.runner.type!r}, only {SINGLE_PASS!r} and "
             f"{ACTION_QUEUE!r}"
         )
+    whole = whole_backend(package, backend)
+    if whole is not None:
+        check_whole_options(whole, options)
+        plan = open_whole(whole, package, batch=batch, check_finite=check_finite)
+        return Policy(manifest, plan, package.initial_state(), batch=batch, check_finite=check_finite)
     sessions = open_stages(package, backend, options)
     return assemble(package, sessions, batch=batch, check_finite=check_finite)
 
