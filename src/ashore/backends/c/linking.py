@@ -1,0 +1,49 @@
+"""From generated sources to object files and libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ashore.backends.c.compiler import Compiler
+
+SOURCE_FLAGS = ("-std=c99", "-O3", "-fno-math-errno", "-fvisibility=hidden")
+"""How generated sources are compiled, on whatever target."""
+
+LIBRARY_FLAGS = (*SOURCE_FLAGS, "-fPIC")
+NATIVE_FLAGS = ("-march=native",)
+"""For the machine that compiles; such a library need not run on another."""
+
+_LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,noexecstack")
+"""Names are bound within the library: a function of the same name elsewhere in the process is never called."""
+
+_SOURCES = (".c", ".S")
+
+
+def write_sources(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write generated files into a folder."""
+    for name, data in files.items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+
+
+def compiled_names(folder: Path) -> list[str]:
+    """The files of a folder that are compiled, in order."""
+    return sorted(path.name for path in folder.iterdir() if path.suffix in _SOURCES)
+
+
+def link_library(compiler: Compiler, folder: Path, library: str, what: str) -> None:
+    """Compile the sources in a folder to a shared library beside them."""
+    compiler.run([*_LINK_FLAGS, "-I.", *compiled_names(folder), "-o", library, "-lm"], folder, what)
+
+
+def link_archive(compiler: Compiler, archiver: Sequence[str], folder: Path, archive: str, what: str) -> None:
+    """Compile the sources in a folder to a static library beside them."""
+    objects: list[str] = []
+    for name in compiled_names(folder):
+        objects.append(f"{Path(name).stem}.o")
+        compiler.run(["-I.", "-c", name, "-o", objects[-1]], folder, what)
+    Compiler(tuple(archiver), (), "").run(["rcsD", archive, *objects], folder, what)
+    for name in objects:
+        (folder / name).unlink()
