@@ -74,6 +74,7 @@ def load(
             f"{package.path}: this Ashore has no runner {manifest.runner.type!r}, only {SINGLE_PASS!r} and "
             f"{ACTION_QUEUE!r}"
         )
+    _check_chosen(manifest, backend)
     whole = whole_backend(package, backend)
     if whole is not None:
         check_whole_options(whole, options)
@@ -105,9 +106,7 @@ def open_stages(package: Package, backend: BackendChoice, options: Options) -> d
     """Open every stage of a package."""
     stages = package.manifest.stages
     chosen = dict.fromkeys(stages, backend) if isinstance(backend, str) else dict(backend or {})
-    for name in chosen:
-        if name not in stages:
-            raise InputError(f"backend: there is no stage {name!r}{suggestion(name, stages)}")
+    _check_chosen(package.manifest, backend)
     names: dict[str, str] = {}
     for name, stage in stages.items():
         if stage.artifacts:
@@ -155,6 +154,12 @@ def _check_arguments(path: object, backend: object, options: Options) -> None:
         raise InputError(f"device: expected a name such as 'cpu', got {device!r}")
     if properties is not None and not _are_named(properties):
         raise InputError(f"properties: expected a mapping from name to value, got {properties!r}")
+
+
+def _check_chosen(manifest: Manifest, backend: BackendChoice) -> None:
+    for name in backend if isinstance(backend, Mapping) else ():
+        if name not in manifest.stages:
+            raise InputError(f"backend: there is no stage {name!r}{suggestion(name, manifest.stages)}")
 
 
 def _are_providers(providers: object) -> bool:

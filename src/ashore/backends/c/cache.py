@@ -1,20 +1,22 @@
 """The user's cache of what was compiled: each library in a folder of its own, with a seal that says what it is.
 
-A library is code, and opening one runs it. So nothing is opened that somebody else could have put there: folder and files
-must belong to the user or to root, nobody else may be able to write to them, and the bytes must be those that were
-compiled for just this key. What is not as it should be is an error that names the file; nothing is mended in silence.
+A library is code, and opening one runs it. So nothing is opened that somebody else could have put there: folder and
+files must belong to the user or to root, nobody else may be able to write to them, and the bytes must be those that
+were compiled for just this key. What is not as it should be is an error that names the file; nothing is mended in
+silence.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from ashore.errors import BackendError
 
@@ -33,13 +35,22 @@ class Entry(NamedTuple):
     """What whoever compiled it wrote down."""
 
 
+class _Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is written down beside a library."""
+
+    key: str
+    sha256: str
+    size: int
+    notes: dict[str, str]
+
+
 def cache_folder() -> Path:
     """Where compiled libraries are kept: ``~/.cache/ashore/c``, unless XDG_CACHE_HOME or ASHORE_CACHE say otherwise."""
     if own := os.environ.get(VARIABLE):
         return Path(own).absolute() / "c"
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(cache):  # others are to be ignored, as the specification says
-        return Path(cache) / "ashore" / "c"
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if cache.is_absolute():  # others are to be ignored, as the specification says
+        return cache / "ashore" / "c"
     try:
         return Path.home() / ".cache" / "ashore" / "c"
     except RuntimeError as error:
@@ -72,9 +83,9 @@ def _make(entry: Path, key: str, library: str, make: Callable[[Path], Mapping[st
             fresh.mkdir(mode=0o700)
             notes = make(work)
             data = (work / library).read_bytes()
-            seal = {"key": key, "sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "notes": dict(notes)}
+            seal = _Seal(key=key, sha256=hashlib.sha256(data).hexdigest(), size=len(data), notes=dict(notes))
             _write(fresh / library, data)
-            _write(fresh / SEAL, json.dumps(seal, indent=1).encode())
+            _write(fresh / SEAL, msgspec.json.encode(seal))
             _put(fresh, entry)
     except OSError as error:
         raise BackendError(
@@ -85,7 +96,7 @@ def _make(entry: Path, key: str, library: str, make: Callable[[Path], Mapping[st
 
 def _put(fresh: Path, entry: Path) -> None:
     try:
-        os.rename(fresh, entry)
+        fresh.rename(entry)
     except OSError:
         if not entry.is_dir():  # else another process was faster, and its library is as good
             raise
@@ -116,16 +127,16 @@ def _check(entry: Path, key: str, library: str) -> Entry:
         raise BackendError(
             f"{error.filename or entry}: cannot be read from the cache: {error.strerror or error}; {_remedy(entry)}"
         ) from error
-    if said["key"] != key:
+    if said.key != key:
         raise BackendError(
             f"{seal}: belongs to another library than {entry.name}; somebody put it there; {_remedy(entry)}"
         )
-    if (said["sha256"], said["size"]) != (digest, size):
+    if (said.sha256, said.size) != (digest, size):
         raise BackendError(
             f"{file}: is not the library that was compiled: its sha256 is {digest[:12]}…, and {SEAL} says "
-            f"{str(said['sha256'])[:12]}…; it was changed, and is not opened; {_remedy(entry)}"
+            f"{said.sha256[:12]}…; it was changed, and is not opened; {_remedy(entry)}"
         )
-    return Entry(file, size, said["notes"])
+    return Entry(file, size, said.notes)
 
 
 def _check_owner(path: Path, is_kind: Callable[[int], bool], kind: str, *, follow: bool) -> None:
@@ -134,8 +145,8 @@ def _check_owner(path: Path, is_kind: Callable[[int], bool], kind: str, *, follo
         raise BackendError(f"{path}: expected {kind} of the cache; {_remedy(path)}")
     if about.st_uid not in (os.geteuid(), 0):
         raise BackendError(
-            f"{path}: belongs to the user {about.st_uid}, and is not opened by the user {os.geteuid()}, since a library "
-            f"is code; set {VARIABLE} to a folder of your own"
+            f"{path}: belongs to the user {about.st_uid}, not to {os.geteuid()}, and a library is code; set {VARIABLE} "
+            f"to a folder of your own"
         )
     if about.st_mode & _OTHERS_MAY_WRITE:
         raise BackendError(
@@ -144,16 +155,13 @@ def _check_owner(path: Path, is_kind: Callable[[int], bool], kind: str, *, follo
         )
 
 
-def _read_seal(seal: Path, entry: Path) -> dict[str, object]:
+def _read_seal(seal: Path, entry: Path) -> _Seal:
     try:
-        said = json.loads(seal.read_bytes())
-        notes = said["notes"]
-        fits = said.keys() == {"key", "sha256", "size", "notes"} and all(isinstance(one, str) for one in notes.values())
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        fits = False
-    if not fits:
-        raise BackendError(f"{seal}: is damaged, so nobody knows what lies beside it; {_remedy(entry)}")
-    return said
+        return msgspec.json.decode(seal.read_bytes(), type=_Seal)
+    except msgspec.MsgspecError as error:
+        raise BackendError(
+            f"{seal}: is damaged, so nobody knows what lies beside it: {error}; {_remedy(entry)}"
+        ) from error
 
 
 def _digest(file: Path) -> tuple[str, int]:

@@ -25,6 +25,13 @@ DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
 
 _TEXT, _POINTER, _SIZE = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t
 
+# Functions that keep Python's lock, by what they take.
+_ONE = ctypes.PYFUNCTYPE(ctypes.c_int, _POINTER)
+_TWO = ctypes.PYFUNCTYPE(None, _POINTER, _POINTER)
+_CALL = ctypes.PYFUNCTYPE(ctypes.c_int, _POINTER, _POINTER, _POINTER)
+_SET = ctypes.PYFUNCTYPE(None, _POINTER, _POINTER, ctypes.c_int)
+_FLAG = ctypes.PYFUNCTYPE(None, _POINTER, ctypes.c_int)
+
 
 class _Port(ctypes.Structure):
     """ashore_port."""
@@ -110,11 +117,10 @@ class Foreign:
             self._table("step_output", contract.step_out_size),
             self._table("substep_output", contract.substep_out_size),
         )
-        self._calls = tuple(_function(address, ctypes.c_int, 3) for address in (contract.step, contract.substep))
-        self._get = _function(contract.get_states, None, 2)
-        self._set = ctypes.PYFUNCTYPE(None, _POINTER, _POINTER, ctypes.c_int)(contract.set_states)
-        self._is_decided = _function(contract.decided, ctypes.c_int, 1)
-        _function(contract.reset, None, 1)(self._policy.at)
+        self._calls = tuple(_CALL(address or 0) for address in (contract.step, contract.substep))
+        self._get, self._set, self._fault = _TWO(contract.get_states), _SET(contract.set_states), _CALL(contract.fault)
+        self._is_decided, self._uncheck = _ONE(contract.decided), _FLAG(contract.set_unchecked)
+        _ONE(contract.reset)(self._policy.at)
         self.step, self.substep = self._run(0, admit_step), self._run(1, admit_substep)
 
     def _table(self, name: str, size: int) -> _Struct:
@@ -185,22 +191,19 @@ class Foreign:
 
     def unchecked(self) -> None:
         """Do not look for NaN and infinities from now on."""
-        self._uncheck(self._policy)
-
-    def _uncheck(self, policy: _Struct) -> None:
-        ctypes.PYFUNCTYPE(None, _POINTER, ctypes.c_int)(self._contract.set_unchecked)(policy.at, 1)
+        self._uncheck(self._policy.at, 1)
 
     def fault(self) -> tuple[int, int]:
         """(port, element) of what was not finite."""
         port, element = ctypes.c_int(), _SIZE()
-        _function(self._contract.fault, None, 3)(self._policy.at, ctypes.addressof(port), ctypes.addressof(element))
+        self._fault(self._policy.at, ctypes.addressof(port), ctypes.addressof(element))
         return port.value, element.value
 
     def again(self, rate: int) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
         """(inputs, outputs, states) of the last call of a rate, made once more on a copy, without looking for NaN."""
         other = _struct(len(self._policy.data))
         other.data[...] = self._policy.data
-        self._uncheck(other)
+        self._uncheck(other.at, 1)
         self._calls[rate](other.at, self._inputs[rate].at, self._outputs[rate].at)
         self._get(other.at, self._states.at)
         return _copies(self._inputs[rate]), _copies(self._outputs[rate]), _copies(self._states)
@@ -210,11 +213,6 @@ class Foreign:
         tables = (self._inputs[0], self._outputs[0], self._inputs[1], self._outputs[1], self._states)
         described = ([(name, view.dtype, view.shape) for name, view in table.views.items()] for table in tables)
         return (self._contract.digest.decode(), self._contract.batch, *described)
-
-
-def _function(address: int | None, result: Any, count: int) -> Callable[..., Any]:
-    """The function at an address, which takes so many pointers."""
-    return ctypes.PYFUNCTYPE(result, *(_POINTER,) * count)(address or 0)
 
 
 def _copies(struct: _Struct) -> dict[str, Array]:

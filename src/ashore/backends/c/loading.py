@@ -1,8 +1,8 @@
 """A package as a compiled library, opened: what `ashore.load` gets with ``backend="c"``.
 
-Generating and compiling take a second or so, and happen once: afterwards the library is in the cache. It is found there by
-what decides its content: the manifest, which has the digests of all files, the generator, the compiler with its flags, and
-the machine. So the second time neither the graphs of the package nor its weights are looked at.
+Generating and compiling take a second or so, and happen once: afterwards the library is in the cache. It is found there
+by what decides its content: the manifest, which has the digests of all files, the generator, the compiler with its
+flags, and the machine. So the second time neither the graphs of the package nor its weights are looked at.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ashore.runtime.inputs import admit
 from ashore.runtime.memory import Bad, Slot, slot_of
 from ashore.runtime.single_pass import Contract, Run, not_finite
 from ashore.runtime.whole import States, contract_of
-from ashore.spec import RATES, Endpoint, Manifest, Rate
+from ashore.spec import RATES, Endpoint, Manifest, Rate, Wiring
 
 LIBRARY = "policy.so"
 SYMBOL = "contract"
@@ -57,9 +57,9 @@ def open_package(package: Package, *, batch: int, check_finite: bool) -> Opened:
     """
     manifest = package.manifest
     entry = compiled(package, batch=batch)
-    contracts = {rate: contract_of(manifest, rate, batch) for rate in RATES}
+    contracts: dict[Rate, Contract] = {rate: contract_of(manifest, rate, batch) for rate in RATES}
     admits = [_admission(contract) for contract in contracts.values()]
-    fail = _failure(tuple(contracts.values()))
+    fail = _failure(manifest, tuple(contracts.values()))
     try:
         native = caller()(entry.library, entry.notes[SYMBOL], *admits, fail, entry.size >= _LONG_BYTES)
     except (OSError, ValueError) as error:
@@ -129,8 +129,15 @@ def _admission(contract: Contract) -> Any:
     return let_in
 
 
-def _failure(contracts: tuple[Contract, ...]) -> Any:
+def _failure(manifest: Manifest, contracts: tuple[Contract, ...]) -> Any:
     """What says why a call failed, in the words of every other backend."""
+    graph = Wiring(manifest)
+
+    def result(name: str) -> Endpoint:
+        """What an output is called: by the state that it is kept as, if it is."""
+        output = Endpoint("outputs", name)
+        ends = [end for source in graph.into(output) for end in graph.out_of(source)]
+        return next((end for end in ends if end.group == "states"), output)
 
     def fail(native: Any, rate: int, status: int) -> None:
         contract = contracts[rate]
@@ -146,7 +153,7 @@ def _failure(contracts: tuple[Contract, ...]) -> Any:
         inputs, outputs, states = native.again(rate)
         named = [(Endpoint("inputs", name), value) for name, value in inputs.items()]
         if status == _BAD_RESULT:
-            named = [(Endpoint("outputs", name), value) for name, value in outputs.items()]
+            named = [(result(name), value) for name, value in outputs.items()]
             named += [(Endpoint("states", name), value) for name, value in states.items()]
         where, values = named[port]
         index = tuple(int(part) for part in np.unravel_index(element, values.shape))
