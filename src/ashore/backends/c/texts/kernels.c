@@ -1,0 +1,370 @@
+/*@ vector */
+/* Vectors of the width that the processor has, where the compiler has them; loads and stores need no alignment. */
+#if defined(__GNUC__)
+#if defined(__AVX512F__)
+#define ASHORE_LANES 16
+#define ASHORE_TILE 4
+#elif defined(__AVX__)
+#define ASHORE_LANES 8
+#define ASHORE_TILE 2
+#else
+#define ASHORE_LANES 4
+#define ASHORE_TILE 2
+#endif
+typedef float ashore_vec __attribute__((vector_size(4 * ASHORE_LANES), aligned(4), may_alias));
+#define ASHORE_LOAD(from) (*(const ashore_vec *)(from))
+#define ASHORE_STORE(to) (*(ashore_vec *)(to))
+#else
+#define ASHORE_LANES 1
+#define ASHORE_TILE 4
+typedef float ashore_vec;
+#define ASHORE_LOAD(from) (*(from))
+#define ASHORE_STORE(to) (*(to))
+#endif
+
+/*@ bits */
+static inline int32_t ashore_bits(float x)
+{
+    int32_t n;
+    memcpy(&n, &x, sizeof n);
+    return n;
+}
+
+static inline float ashore_power_of_two(int32_t n)
+{
+    uint32_t bits = (uint32_t)(n + 127) << 23;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/*@ ashore_exp : bits */
+/* e to the x: 2^n times a polynomial over [-ln 2 / 2, ln 2 / 2]; branch-free, so that loops become vectors. */
+static inline float ashore_exp(float x)
+{
+    float t, r, p;
+    int32_t n, half;
+    x = x < -104.0f ? -104.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    t = x * 1.44269504088896341f + 12582912.0f; /* adding 1.5 * 2^23 rounds to a whole number, in the low bits */
+    n = ashore_bits(t) - 0x4B400000;
+    t -= 12582912.0f;
+    r = (x - t * 0.693359375f) - t * -2.12194440e-4f;
+    p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = (p * r) * r + r + 1.0f;
+    half = (int32_t)((uint32_t)(n + 512) >> 1) - 256; /* in two steps, since 2^n alone may not be a float */
+    return p * ashore_power_of_two(half) * ashore_power_of_two(n - half);
+}
+
+/*@ ashore_sigmoid : ashore_exp */
+static inline float ashore_sigmoid(float x)
+{
+    return 1.0f / (1.0f + ashore_exp(-x));
+}
+
+/*@ ashore_tanh */
+/* A quotient of polynomials, within a few units of the last place. */
+static inline float ashore_tanh(float x)
+{
+    float s, p, q;
+    x = x < -9.0f ? -9.0f : x;
+    x = x > 9.0f ? 9.0f : x;
+    s = x * x;
+    p = -2.76076847742355e-16f;
+    p = p * s + 2.00018790482477e-13f;
+    p = p * s + -8.60467152213735e-11f;
+    p = p * s + 5.12229709037114e-08f;
+    p = p * s + 1.48572235717979e-05f;
+    p = p * s + 6.37261928875436e-04f;
+    p = p * s + 4.89352455891786e-03f;
+    q = 1.19825839466702e-06f;
+    q = q * s + 1.18534705686654e-04f;
+    q = q * s + 2.26843463243900e-03f;
+    q = q * s + 4.89352518554385e-03f;
+    return x * p / q;
+}
+
+/*@ ashore_erf */
+static inline float ashore_erf(float x)
+{
+    float s, p, q;
+    x = x < -4.0f ? -4.0f : x;
+    x = x > 4.0f ? 4.0f : x;
+    s = x * x;
+    p = -2.72614225801306e-10f;
+    p = p * s + 2.77068142495902e-08f;
+    p = p * s + -2.10102402082508e-06f;
+    p = p * s + -5.69250639462346e-05f;
+    p = p * s + -7.34990630326855e-04f;
+    p = p * s + -2.95459980854025e-03f;
+    p = p * s + -1.60960333262415e-02f;
+    q = -1.45660718464996e-05f;
+    q = q * s + -2.13374055278905e-04f;
+    q = q * s + -1.68282697438203e-03f;
+    q = q * s + -7.37332916720468e-03f;
+    q = q * s + -1.42647390514189e-02f;
+    return x * p / q;
+}
+
+/*@ ashore_bad_f32 : bits */
+/* The first element that is NaN or infinite, or n. */
+static size_t ashore_bad_f32(const float *x, size_t n)
+{
+    int32_t most = 0;
+    size_t i;
+    for (i = 0; i < n; ++i) {
+        int32_t size = ashore_bits(x[i]) & 0x7FFFFFFF;
+        most = size > most ? size : most;
+    }
+    if (most < 0x7F800000)
+        return n;
+    for (i = 0; i < n && (ashore_bits(x[i]) & 0x7FFFFFFF) < 0x7F800000; ++i) {
+    }
+    return i;
+}
+
+/*@ ashore_bad_f64 */
+static size_t ashore_bad_f64(const double *x, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n && x[i] - x[i] == 0.0; ++i) {
+    }
+    return i;
+}
+
+/*@ ashore_dense : vector */
+/* Matrix products with constant weights, which lie in panels: all rows of the first 64 columns, of the next 64, and so
+ * on; the last columns in panels of 32 and 16, filled up with zeros. So weights are read once, in order, and the sums
+ * stay in registers. Each function below makes ROWS rows of VECTORS vectors of one panel, UNROLL products at a time. */
+#define ASHORE_PANEL(NAME, ROWS, VECTORS, UNROLL)                                                                      \
+    static void NAME(const float *ASHORE_RESTRICT w, size_t width, const float *ASHORE_RESTRICT x, size_t x_row,       \
+                     size_t depth, const float *start, size_t start_row, float *y, size_t y_row, size_t valid)         \
+    {                                                                                                                  \
+        const ashore_vec zero = {0};                                                                                   \
+        ashore_vec sums[UNROLL][ROWS][VECTORS];                                                                        \
+        size_t d = 0;                                                                                                  \
+        int u, r, v;                                                                                                   \
+        for (u = 0; u < (UNROLL); ++u)                                                                                 \
+            for (r = 0; r < (ROWS); ++r)                                                                               \
+                for (v = 0; v < (VECTORS); ++v)                                                                        \
+                    sums[u][r][v] = u ? zero                                                                           \
+                                      : ASHORE_LOAD(start + (size_t)r * start_row + v * ASHORE_LANES);                 \
+        for (; d + (UNROLL) <= depth; d += (UNROLL))                                                                   \
+            for (u = 0; u < (UNROLL); ++u)                                                                             \
+                for (v = 0; v < (VECTORS); ++v) {                                                                      \
+                    const ashore_vec part = ASHORE_LOAD(w + (d + (size_t)u) * width + v * ASHORE_LANES);               \
+                    for (r = 0; r < (ROWS); ++r)                                                                       \
+                        sums[u][r][v] += part * x[(size_t)r * x_row + d + (size_t)u];                                  \
+                }                                                                                                      \
+        for (; d < depth; ++d)                                                                                         \
+            for (v = 0; v < (VECTORS); ++v)                                                                            \
+                for (r = 0; r < (ROWS); ++r)                                                                           \
+                    sums[0][r][v] += ASHORE_LOAD(w + d * width + v * ASHORE_LANES) * x[(size_t)r * x_row + d];         \
+        for (u = 1; u < (UNROLL); ++u)                                                                                 \
+            for (r = 0; r < (ROWS); ++r)                                                                               \
+                for (v = 0; v < (VECTORS); ++v)                                                                        \
+                    sums[0][r][v] += sums[u][r][v];                                                                    \
+        for (r = 0; r < (ROWS); ++r) {                                                                                 \
+            if (valid >= (VECTORS)*ASHORE_LANES) {                                                                     \
+                for (v = 0; v < (VECTORS); ++v)                                                                        \
+                    ASHORE_STORE(y + (size_t)r * y_row + v * ASHORE_LANES) = sums[0][r][v];                            \
+            } else {                                                                                                   \
+                float row[(VECTORS)*ASHORE_LANES];                                                                     \
+                for (v = 0; v < (VECTORS); ++v)                                                                        \
+                    ASHORE_STORE(row + v * ASHORE_LANES) = sums[0][r][v];                                              \
+                memcpy(y + (size_t)r * y_row, row, valid * sizeof(float));                                             \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+ASHORE_PANEL(ashore_panel_64, 1, 64 / ASHORE_LANES, (ASHORE_LANES == 16 ? 2 : 1))
+ASHORE_PANEL(ashore_panel_32, 1, 32 / ASHORE_LANES, (ASHORE_LANES == 16 ? 4 : ASHORE_LANES == 8 ? 2 : 1))
+ASHORE_PANEL(ashore_panel_16, 1, 16 / ASHORE_LANES, (ASHORE_LANES == 16 ? 8 : ASHORE_LANES == 8 ? 4 : 2))
+
+/* y = start + x w, for rows of x; start is a row of biases (start_row 0), or what y holds. */
+static void ashore_dense(const float *ASHORE_RESTRICT w, const float *ASHORE_RESTRICT x, size_t x_row, size_t rows,
+                         size_t depth, size_t columns, const float *start, size_t start_row, float *y, size_t y_row)
+{
+    size_t column = 0;
+    while (column < columns) {
+        const size_t left = columns - column;
+        const size_t width = left > 32 ? 64 : left > 16 ? 32 : 16;
+        const size_t valid = left < width ? left : width;
+        size_t r;
+        for (r = 0; r < rows; ++r)
+            (width == 64 ? ashore_panel_64 : width == 32 ? ashore_panel_32 : ashore_panel_16)(
+                w, width, x + r * x_row, x_row, depth, start + r * start_row + column, start_row,
+                y + r * y_row + column, y_row, valid);
+        w += width * depth;
+        column += width;
+    }
+}
+
+/*@ ashore_sum : vector */
+static float ashore_sum(const float *x, int n)
+{
+    ashore_vec sums = {0};
+    float total = 0.0f, parts[ASHORE_LANES];
+    int i = 0;
+    for (; i + ASHORE_LANES <= n; i += ASHORE_LANES)
+        sums += ASHORE_LOAD(x + i);
+    ASHORE_STORE(parts) = sums;
+    for (; i < n; ++i)
+        total += x[i];
+    for (i = 0; i < ASHORE_LANES; ++i)
+        total += parts[i];
+    return total;
+}
+
+/*@ ashore_squares : vector */
+/* The sum of the squared distances to the mean. */
+static float ashore_squares(const float *x, float mean, int n)
+{
+    ashore_vec sums = {0};
+    float total = 0.0f, parts[ASHORE_LANES];
+    int i = 0;
+    for (; i + ASHORE_LANES <= n; i += ASHORE_LANES) {
+        const ashore_vec part = ASHORE_LOAD(x + i) - mean;
+        sums += part * part;
+    }
+    ASHORE_STORE(parts) = sums;
+    for (; i < n; ++i)
+        total += (x[i] - mean) * (x[i] - mean);
+    for (i = 0; i < ASHORE_LANES; ++i)
+        total += parts[i];
+    return total;
+}
+
+/*@ ashore_dot : vector */
+static float ashore_dot(const float *x, const float *y, int n)
+{
+    ashore_vec sums = {0};
+    float total = 0.0f, parts[ASHORE_LANES];
+    int i = 0;
+    for (; i + ASHORE_LANES <= n; i += ASHORE_LANES)
+        sums += ASHORE_LOAD(x + i) * ASHORE_LOAD(y + i);
+    ASHORE_STORE(parts) = sums;
+    for (; i < n; ++i)
+        total += x[i] * y[i];
+    for (i = 0; i < ASHORE_LANES; ++i)
+        total += parts[i];
+    return total;
+}
+
+/*@ ashore_dots : ashore_dot */
+/* y[m, n] = a[m, k] b[n, k]: rows of both lie in one piece. */
+static void ashore_dots(const float *a, int a_row, int m, int k, int n, const float *b, int b_row, float *y, int y_row)
+{
+    int i, j;
+    for (i = 0; i < m; ++i)
+        for (j = 0; j < n; ++j)
+            y[i * y_row + j] = ashore_dot(a + i * a_row, b + j * b_row, k);
+}
+
+/*@ ashore_products */
+/* y[m, n] = a[m, k] b[k, n]: rows of b lie in one piece. */
+static void ashore_products(const float *ASHORE_RESTRICT a, int a_row, int a_column, int m, int k, int n,
+                            const float *ASHORE_RESTRICT b, int b_row, float *ASHORE_RESTRICT y, int y_row)
+{
+    int i, j, d;
+    for (i = 0; i < m; ++i) {
+        float *const row = y + i * y_row;
+        for (j = 0; j < n; ++j)
+            row[j] = 0.0f;
+        for (d = 0; d < k; ++d) {
+            const float factor = a[i * a_row + d * a_column];
+            for (j = 0; j < n; ++j)
+                row[j] += factor * b[d * b_row + j];
+        }
+    }
+}
+
+/*@ ashore_lstm_cells : ashore_sigmoid ashore_tanh */
+/* Gates in the order input, output, forget, cell. */
+static void ashore_lstm_cells(const float *ASHORE_RESTRICT g, float *ASHORE_RESTRICT c, float *ASHORE_RESTRICT h, int n)
+{
+    int i;
+    for (i = 0; i < n; ++i) {
+        const float cell = ashore_sigmoid(g[2 * n + i]) * c[i] + ashore_sigmoid(g[i]) * ashore_tanh(g[3 * n + i]);
+        c[i] = cell;
+        h[i] = ashore_sigmoid(g[n + i]) * ashore_tanh(cell);
+    }
+}
+
+/*@ ashore_gru_cells : ashore_sigmoid ashore_tanh */
+/* Gates in the order update, reset, hidden; k is what the state gives to each. */
+static void ashore_gru_cells(const float *ASHORE_RESTRICT g, const float *ASHORE_RESTRICT k, float *ASHORE_RESTRICT h,
+                             int n)
+{
+    int i;
+    for (i = 0; i < n; ++i) {
+        const float update = ashore_sigmoid(g[i] + k[i]), reset = ashore_sigmoid(g[n + i] + k[n + i]);
+        const float hidden = ashore_tanh(g[2 * n + i] + reset * k[2 * n + i]);
+        h[i] = (1.0f - update) * hidden + update * h[i];
+    }
+}
+
+/*@ ashore_gru_reset : ashore_sigmoid */
+/* The state as far as the reset gate lets it through. */
+static void ashore_gru_reset(const float *ASHORE_RESTRICT g, const float *ASHORE_RESTRICT h, float *ASHORE_RESTRICT k,
+                             int n)
+{
+    int i;
+    for (i = 0; i < n; ++i)
+        k[i] = ashore_sigmoid(g[n + i]) * h[i];
+}
+
+/*@ ashore_gru_reset_cells : ashore_sigmoid ashore_tanh */
+static void ashore_gru_reset_cells(const float *ASHORE_RESTRICT g, float *ASHORE_RESTRICT h, int n)
+{
+    int i;
+    for (i = 0; i < n; ++i) {
+        const float update = ashore_sigmoid(g[i]);
+        h[i] = (1.0f - update) * ashore_tanh(g[2 * n + i]) + update * h[i];
+    }
+}
+
+/*@ ashore_tanh_cells : ashore_tanh */
+static void ashore_tanh_cells(const float *ASHORE_RESTRICT g, float *ASHORE_RESTRICT h, int n)
+{
+    int i;
+    for (i = 0; i < n; ++i)
+        h[i] = ashore_tanh(g[i]);
+}
+
+/*@ ashore_relu_cells */
+static void ashore_relu_cells(const float *ASHORE_RESTRICT g, float *ASHORE_RESTRICT h, int n)
+{
+    int i;
+    for (i = 0; i < n; ++i)
+        h[i] = g[i] < 0.0f ? 0.0f : g[i];
+}
+
+/*@ ashore_index */
+/* A place in a table of so many; counted from the end where it is negative. */
+static inline size_t ashore_index(int64_t place, int64_t size, int *outside)
+{
+    place = place < 0 ? place + size : place;
+    if (place >= 0 && place < size)
+        return (size_t)place;
+    *outside = 1;
+    return 0;
+}
+
+/*@ ashore_whole64 */
+/* A float as a whole number; one that has no place there is the lowest, as it is on x86. */
+static inline int64_t ashore_whole64(double x)
+{
+    return x >= -9223372036854775808.0 && x < 9223372036854775808.0 ? (int64_t)x : INT64_MIN;
+}
+
+/*@ ashore_whole32 */
+static inline int32_t ashore_whole32(double x)
+{
+    return x > -2147483649.0 && x < 2147483648.0 ? (int32_t)x : INT32_MIN;
+}
