@@ -49,7 +49,7 @@ static ashore_status step(void *policy, const void *in, void *out)
     /* here */
     if (bad(self, q, 0)) return ASHORE_BAD_INPUT;
     for (int k = 0; k < 2; k++) action[k] = q[k] * 2.0f + self->now.action[k] * 0.5f;
-    if (bad(self, action, 0)) return ASHORE_BAD_RESULT;
+    if (bad(self, action, 1)) return ASHORE_BAD_RESULT;
     memcpy(out, action, sizeof action);
     memcpy(self->now.action, action, sizeof action);
     self->now.ticks[0] = 0;

@@ -28,14 +28,14 @@ from ashore.runtime.inputs import admit
 from ashore.runtime.memory import Bad, Slot, slot_of
 from ashore.runtime.single_pass import Contract, Run, not_finite
 from ashore.runtime.whole import States, contract_of
-from ashore.spec import RATES, Endpoint, Manifest, Rate, Wiring
+from ashore.spec import RATES, Endpoint, Manifest, Rate
 
 LIBRARY = "policy.so"
 SYMBOL = "contract"
 """The note that says what the contract is called in a library."""
 
 HERE = Path(__file__).parent
-_BUSY, _BAD_INPUT, _BAD_RESULT, _NOT_DECIDED = -1, 1, 2, 3
+_BUSY, _BAD_INPUT, _BAD_RESULT, _NOT_DECIDED, _BAD_INDEX = -1, 1, 2, 3, 4
 _LONG_BYTES = 1 << 20
 """With a library as large as this, a call takes so long that other threads of Python may run meanwhile."""
 
@@ -59,7 +59,7 @@ def open_package(package: Package, *, batch: int, check_finite: bool) -> Opened:
     entry = compiled(package, batch=batch)
     contracts: dict[Rate, Contract] = {rate: contract_of(manifest, rate, batch) for rate in RATES}
     admits = [_admission(contract) for contract in contracts.values()]
-    fail = _failure(manifest, tuple(contracts.values()))
+    fail = _failure(tuple(contracts.values()))
     try:
         native = caller()(entry.library, entry.notes[SYMBOL], *admits, fail, entry.size >= _LONG_BYTES)
     except (OSError, ValueError) as error:
@@ -129,16 +129,8 @@ def _admission(contract: Contract) -> Any:
     return let_in
 
 
-def _failure(manifest: Manifest, contracts: tuple[Contract, ...]) -> Any:
+def _failure(contracts: tuple[Contract, ...]) -> Any:
     """What says why a call failed, in the words of every other backend."""
-    graph = Wiring(manifest)
-
-    def result(name: str) -> Endpoint:
-        """What an output is called: by the state that it is kept as, if it is."""
-        output = Endpoint("outputs", name)
-        ends = [end for source in graph.into(output) for end in graph.out_of(source)]
-        return next((end for end in ends if end.group == "states"), output)
-
     def fail(native: Any, rate: int, status: int) -> None:
         contract = contracts[rate]
         if status == _NOT_DECIDED:
@@ -147,13 +139,15 @@ def _failure(manifest: Manifest, contracts: tuple[Contract, ...]) -> Any:
             raise OrderError(
                 f"{contract.verb}: another thread is in the middle of a call of this policy; load one for each thread"
             )
+        if status == _BAD_INDEX:
+            raise BackendError(f"{contract.verb}: an index is outside of what it looks up; the state is unchanged")
         if status not in (_BAD_INPUT, _BAD_RESULT):
             raise BackendError(f"{contract.verb}: the library failed with the status {status}; the state is unchanged")
         port, element = native.fault()
         inputs, outputs, states = native.again(rate)
         named = [(Endpoint("inputs", name), value) for name, value in inputs.items()]
         if status == _BAD_RESULT:
-            named = [(result(name), value) for name, value in outputs.items()]
+            named = [(Endpoint("outputs", name), value) for name, value in outputs.items()]
             named += [(Endpoint("states", name), value) for name, value in states.items()]
         where, values = named[port]
         index = tuple(int(part) for part in np.unravel_index(element, values.shape))
