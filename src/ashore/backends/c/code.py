@@ -131,6 +131,13 @@ def read_text(name: str) -> str:
     return (files("ashore.backends.c") / "texts" / name).read_text(encoding="utf-8")
 
 
+def policy_name(name: str) -> str:
+    """What the symbols of a package are called after ``ashore_``: its own name, unless something else is called so."""
+    made = identifier(name.lower())
+    taken = {word for file in ("ashore.h", "kernels.c") for word in _WORD.findall(read_text(file))}
+    return f"{made}_policy" if f"ashore_{made}" in taken else made
+
+
 @cache
 def _pieces() -> dict[str, tuple[tuple[str, ...], str]]:
     """Name -> what it needs, and its text, in the order of the file."""
