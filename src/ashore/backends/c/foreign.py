@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -213,6 +214,11 @@ class Foreign:
         tables = (self._inputs[0], self._outputs[0], self._inputs[1], self._outputs[1], self._states)
         described = ([(name, view.dtype, view.shape) for name, view in table.views.items()] for table in tables)
         return (self._contract.digest.decode(), self._contract.batch, *described)
+
+
+def policy_size(library: Path, symbol: str) -> int:
+    """Bytes of the struct that the caller of a compiled policy owns."""
+    return _Contract.in_dll(ctypes.CDLL(str(library)), symbol).policy_size
 
 
 def _copies(struct: _Struct) -> dict[str, Array]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from ashore.backends.c.compiler import Compiler
 
 SOURCE_FLAGS = ("-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")
-"""How generated sources are compiled, on whatever target. None of these changes a finite result but by rounding less."""
+"""How generated sources are compiled, on whatever target. They change finite results by rounding only, if at all."""
 
 LIBRARY_FLAGS = (*SOURCE_FLAGS, "-fPIC", "-fvisibility=hidden")
 NATIVE_FLAGS = ("-march=native",)
@@ -38,12 +40,14 @@ def link_library(compiler: Compiler, folder: Path, library: str, what: str) -> N
     compiler.run([*_LINK_FLAGS, "-I.", *compiled_names(folder), "-o", library, "-lm"], folder, what)
 
 
-def link_archive(compiler: Compiler, archiver: Sequence[str], folder: Path, archive: str, what: str) -> None:
-    """Compile the sources in a folder to a static library beside them."""
+def link_libraries(compiler: Compiler, folder: Path, name: str, what: str) -> None:
+    """Compile the sources in a folder to a shared and a static library beside them, ``lib<name>.so`` and ``.a``."""
     objects: list[str] = []
-    for name in compiled_names(folder):
-        objects.append(f"{Path(name).stem}.o")
-        compiler.run(["-I.", "-c", name, "-o", objects[-1]], folder, what)
-    Compiler(tuple(archiver), (), "").run(["rcsD", archive, *objects], folder, what)
+    for source in compiled_names(folder):
+        objects.append(f"{source}.o")
+        compiler.run(["-I.", "-c", source, "-o", objects[-1]], folder, what)
+    compiler.run([*_LINK_FLAGS, *objects, "-o", f"lib{name}.so", "-lm"], folder, what)
+    archiver = Compiler(tuple(shlex.split(os.environ.get("AR", ""))) or ("ar",), (), "")
+    archiver.run(["rcsD", f"lib{name}.a", *objects], folder, what)
     for name in objects:
         (folder / name).unlink()

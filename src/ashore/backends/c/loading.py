@@ -131,6 +131,7 @@ def _admission(contract: Contract) -> Any:
 
 def _failure(contracts: tuple[Contract, ...]) -> Any:
     """What says why a call failed, in the words of every other backend."""
+
     def fail(native: Any, rate: int, status: int) -> None:
         contract = contracts[rate]
         if status == _NOT_DECIDED:
