@@ -17,6 +17,11 @@ _SPOKEN = {
     "states_bytes": "states, bytes",
     "scratch_bytes": "scratch, bytes",
     "policy_bytes": "struct of the policy, bytes",
+    "code_bytes": "machine code, bytes",
+    "constants_bytes": "weights and tables, bytes",
+    "flash_bytes": "flash of firmware.elf, bytes",
+    "ram_bytes": "RAM of firmware.elf without its stack, bytes",
+    "stack_bytes": "stack of the replay, bytes",
 }
 
 
@@ -49,5 +54,7 @@ def _print(compiled: Compiled, figures: dict[str, Any], out: Path, target: str) 
         if isinstance(value, int):
             shown.add_row(_SPOKEN.get(name, name.replace("_", " ")), f"{value:,}")
     console().print(shown)
+    if "replayed" in figures:
+        console().print(f"golden rollout: {figures['replayed']}")
     if "compiler" in figures:
         console().print(f"by {figures['compiler']}", style="dim")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import PurePosixPath
 
+from ashore.backends.c.linking import SOURCE_FLAGS
+
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
-FLAGS = ("-O3", "-fno-math-errno", "-fno-trapping-math")
-"""How C of ours is compiled, wherever it is compiled. None of these changes a result that is finite."""
 
 
 def text(path: str) -> str:
@@ -38,7 +38,7 @@ def project_files(name: str, compiled: Mapping[str, bytes], *, version: str | No
         "NATIVE": "ON" if native else "OFF",
         "SOURCES": " ".join(sources),
         "HEADERS": " ".join(headers),
-        "FLAGS": ";".join(FLAGS),
+        "FLAGS": ";".join(SOURCE_FLAGS[1:]),
     }
     made = {
         "ashore.hpp": text("ashore.hpp"),

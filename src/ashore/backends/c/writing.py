@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ashore.backends.c.compiler import find_compiler
+from ashore.backends.c.cortex_m import add_programs
 from ashore.backends.c.foreign import policy_size
 from ashore.backends.c.generating import Figures, Source, generate
 from ashore.backends.c.linking import LIBRARY_FLAGS, NATIVE_FLAGS, link_libraries, write_sources
+from ashore.backends.c.project import project_files
 from ashore.errors import InputError
 from ashore.package import Package
 
@@ -69,6 +71,8 @@ def compile_package(package: Package, *, target: str = "host", batch: int = 1) -
     """
     if target not in TARGETS:
         raise InputError(f"target: expected one of {sorted(TARGETS)}, got {target!r}")
+    if target == "cortex-m" and batch != 1:
+        raise InputError(f"batch: a microcontroller serves one robot, got {batch}")
     source = generate(package, batch=batch, target=target)
     with tempfile.TemporaryDirectory(prefix="ashore-") as scratch:
         folder = Path(scratch)
@@ -110,13 +114,14 @@ def _for_any_machine(package: Package, source: Source, folder: Path) -> dict[str
 def _libraries(package: Package, source: Source, folder: Path, native: tuple[str, ...]) -> dict[str, Any]:
     compiler, name = find_compiler(LIBRARY_FLAGS, native), f"ashore_{source.name}"
     link_libraries(compiler, folder, name, str(package.path))
+    version, own = package.manifest.version, bool(native)
+    write_sources(project_files(source.name, source.files, version=version, native=own), folder)
     size = policy_size(folder / f"lib{name}.so", f"{name}_contract")
     return {"compiler": " ".join((*compiler.command, *compiler.flags)), "policy_bytes": size}
 
 
-def _for_a_microcontroller(package: Package, source: Source, folder: Path) -> dict[str, Any]:  # noqa: ARG001
-    """The sources, which any cross-compiler takes."""
-    return {}
+def _for_a_microcontroller(package: Package, source: Source, folder: Path) -> dict[str, Any]:
+    return add_programs(package, source.name, folder)
 
 
 TARGETS: Mapping[str, Callable[[Package, Source, Path], dict[str, Any]]] = MappingProxyType(

@@ -402,22 +402,23 @@ class Bound {
 
   // Decides: takes the inputs, runs the policy once, writes the outputs. Every policy_dt_s.
   Outcome step(double age_s = unsaid) noexcept {
-    if (run(step_, age_s, true)) since_ = 0;
+    if (fresh(age_s) && run(step_, true)) since_ = 0;
     return last_;
   }
 
   // Acts between decisions, in a package that has substeps. Every physics_dt_s.
   Outcome substep(double age_s = unsaid) noexcept {
-    run(substep_, age_s, false);
+    if (fresh(age_s)) run(substep_, false);
     return last_;
   }
 
   // Does what is due: decides in every `decimation`-th call, and acts in each if there are substeps. Call it every
   // physics_dt_s, instead of step() and substep().
   Outcome tick(double age_s = unsaid) noexcept {
-    if (since_ == 0 && !run(step_, age_s, true)) return last_;
-    if (policy_.has_substeps() && !run(substep_, age_s, false)) return last_;
-    if (last_) since_ = (since_ + 1) % static_cast<std::size_t>(contract().decimation);
+    if (!fresh(age_s)) return last_;
+    if (since_ == 0 && !run(step_, true)) return last_;
+    if (policy_.has_substeps() && !run(substep_, false)) return last_;
+    since_ = (since_ + 1) % static_cast<std::size_t>(contract().decimation);
     return last_;
   }
 
@@ -431,11 +432,14 @@ class Bound {
 
   // --- running --------------------------------------------------------------------------------------------------------
 
-  bool run(Rate& rate, double age_s, bool step) noexcept {
+  // Whether nothing has tripped yet, and the measurements are not too old.
+  bool fresh(double age_s) noexcept {
     if (!last_) return false;
-    if (!(age_s <= guard_.max_age_s) && !(std::isnan(age_s) && std::isinf(guard_.max_age_s))) {
-      return trip({guard_.on_trip, Cause::too_old, nullptr, 0, age_s, 0.0, guard_.max_age_s});
-    }
+    if (age_s <= guard_.max_age_s || (std::isnan(age_s) && std::isinf(guard_.max_age_s))) return true;
+    return trip({guard_.on_trip, Cause::too_old, nullptr, 0, age_s, 0.0, guard_.max_age_s});
+  }
+
+  bool run(Rate& rate, bool step) noexcept {
     if (!step && !policy_.has_substeps()) return trip({guard_.on_trip, Cause::no_substeps, nullptr, 0, 0.0, 0.0, 0.0});
     for (const detail::Link& link : rate.links) link.run();
     if (guard_.limits && !within(rate.inputs, rate.input_count, rate.in, Cause::input_limit)) return false;
