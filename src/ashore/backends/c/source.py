@@ -32,7 +32,7 @@ class Weights:
 
     def constant(self, data: Array) -> str:
         """The name of an array of constants."""
-        flat = np.ascontiguousarray(data).reshape(-1)
+        flat = np.asarray(data, order="C").reshape(-1)
         key = hashlib.sha256(f"{flat.dtype}".encode() + flat.tobytes()).digest()
         if key not in self._names:
             self._names[key] = f"k{len(self._names)}"
