@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 
-from ashore.backends.c.code import identifier, read_text
+from ashore.backends.c.code import read_text
 from ashore.backends.c.compiling import compile_rate
 from ashore.backends.c.header import header
 from ashore.backends.c.program import build_program
@@ -48,7 +49,7 @@ def generate(package: Package, *, batch: int = 1, target: str = "host") -> Sourc
     program = build_program(package, batch)
     sizes: dict[str, int] = {}
     compiled = {rate: compile_rate(run, target, sizes) for rate, run in program.rates.items()}
-    name = identifier(manifest.name.lower())
+    name = re.sub(r"[^a-z0-9_]", "_", manifest.name.lower())
     digest = manifest.manifest_sha256 or hashlib.sha256(encode(manifest)).hexdigest()
     code, blob = source(program, dict(compiled), name, digest)
     files = {

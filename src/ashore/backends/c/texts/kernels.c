@@ -1,6 +1,6 @@
 /*@ vector */
 /* Vectors of the width that the processor has, where the compiler has them; loads and stores need no alignment. */
-#if defined(__GNUC__)
+#if defined(__GNUC__) && (defined(__SSE__) || defined(__ARM_NEON))
 #if defined(__AVX512F__)
 #define ASHORE_LANES 16
 #elif defined(__AVX__)
@@ -18,7 +18,7 @@ typedef float ashore_vec;
 #define ASHORE_STORE(to) (*(to))
 #endif
 
-/*@ bits */
+/*@ ashore_bits */
 static inline int32_t ashore_bits(float x)
 {
     int32_t n;
@@ -26,6 +26,7 @@ static inline int32_t ashore_bits(float x)
     return n;
 }
 
+/*@ ashore_power_of_two */
 static inline float ashore_power_of_two(int32_t n)
 {
     uint32_t bits = (uint32_t)(n + 127) << 23;
@@ -34,7 +35,7 @@ static inline float ashore_power_of_two(int32_t n)
     return x;
 }
 
-/*@ ashore_exp : bits */
+/*@ ashore_exp : ashore_bits ashore_power_of_two */
 /* e to the x: 2^n times a polynomial over [-ln 2 / 2, ln 2 / 2]; branch-free, so that loops become vectors. */
 static inline float ashore_exp(float x)
 {
@@ -107,7 +108,7 @@ static inline float ashore_erf(float x)
     return x * p / q;
 }
 
-/*@ ashore_bad_f32 : bits */
+/*@ ashore_bad_f32 : ashore_bits */
 /* The first element that is NaN or infinite, or n. */
 static size_t ashore_bad_f32(const float *x, size_t n)
 {
@@ -195,6 +196,16 @@ ASHORE_PANEL(ashore_rows_16, 4, 2)
 #define ashore_rows_32 ashore_rows_16
 #define ASHORE_STRIP 64
 #define ASHORE_ROWS_STRIP 16
+#elif ASHORE_LANES == 1
+ASHORE_PANEL(ashore_panel_16, 1, 16)
+#define ashore_panel_128 ashore_panel_16
+#define ashore_panel_64 ashore_panel_16
+#define ashore_panel_32 ashore_panel_16
+#define ashore_rows_64 ashore_panel_16
+#define ashore_rows_32 ashore_panel_16
+#define ashore_rows_16 ashore_panel_16
+#define ASHORE_STRIP 16
+#define ASHORE_ROWS_STRIP 16
 #else
 ASHORE_PANEL(ashore_panel_32, 1, 32 / ASHORE_LANES)
 ASHORE_PANEL(ashore_panel_16, 1, 16 / ASHORE_LANES)
@@ -206,7 +217,7 @@ ASHORE_PANEL(ashore_rows_16, 2, 16 / ASHORE_LANES)
 #define ASHORE_STRIP 32
 #define ASHORE_ROWS_STRIP 16
 #endif
-#define ASHORE_ROWS (ASHORE_LANES >= 8 ? 4 : 2)
+#define ASHORE_ROWS (ASHORE_LANES >= 8 ? 4 : ASHORE_LANES == 4 ? 2 : 1)
 
 /* y = start + x w, for rows of x; start is a row of biases (start_row 0), or what y holds. */
 static void ashore_dense(const float *ASHORE_RESTRICT w, const float *ASHORE_RESTRICT x, size_t x_row, size_t rows,
