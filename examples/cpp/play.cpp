@@ -121,7 +121,7 @@ int play(int argc, char** argv) {
               static_cast<double>(tick) * tick_s);
   simulation.read();
   for (std::size_t i = 0; i < simulation.names.size(); ++i) {
-    std::printf("  %-20s %8.4f\n", simulation.names[i].c_str(), simulation.position[i]);
+    std::printf("  %-20s %7.3f\n", simulation.names[i].c_str(), simulation.position[i]);
   }
   return survived ? 0 : 1;
 }

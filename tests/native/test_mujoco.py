@@ -99,7 +99,7 @@ def test_the_trajectory_is_that_of_the_python_runtime(name: str, tmp_path: Path)
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     assert f"{policy}: survived after {SECONDS:.2f} s\n" in printed
     joints = [line.split() for line in printed.splitlines()[1:]]
-    np.testing.assert_allclose([float(value) for _, value in joints], wanted[-1], atol=1e-4)
+    np.testing.assert_allclose([float(value) for _, value in joints], wanted[-1], atol=1e-3)
     assert [joint for joint, _ in joints] == list(MujocoRobot(model).reads["joint_pos"].names)
     if told:  # nobody gives the command
         done = attempt(play)
