@@ -79,8 +79,8 @@ def manifest() -> Manifest:
     )
 
 
-def write_limb(out: Path, recorded: int = 6) -> Package:
-    """The package, with a golden rollout of so many decisions, computed in numpy."""
+def write_limb(out: Path, recorded: int = 6, off: float = 0.0) -> Package:
+    """The package, with a golden rollout of so many decisions, computed in numpy; its torques are off by so much."""
     spec, recording, rng = manifest(), Recording(), np.random.default_rng(6)
     action = np.zeros((1, 2), np.float32)
     for decision in range(recorded):
@@ -92,7 +92,7 @@ def write_limb(out: Path, recorded: int = 6) -> Package:
         recording.step(given, {"action": action}, {"action": action})
         for _ in range(4):
             v = rng.uniform(-1, 1, (1, 2)).astype(np.float32)
-            recording.substep({"v": v}, {"torque": action - v * np.float32(0.1)}, {"action": action})
+            recording.substep({"v": v}, {"torque": action - v * np.float32(0.1) + np.float32(off)}, {"action": action})
     weights = ", ".join(f"{one:.9g}" for one in WEIGHTS.ravel())
     graphs = {"decide.onnx": support.model(DECIDE % weights), "act.onnx": support.model(ACT)}
     initial = {"action": np.zeros((1, 2), np.float32)}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +16,7 @@ import support
 from ashore.backends.c import cortex_m, generate
 from ashore.errors import BackendError, VerificationError
 from ashore.package import Package
-from native.builds import STRICT, call, need, write_files
+from native.builds import STRICT, attempt, call, need, write_files
 from native.limbs import write_limb
 
 TOOLS = (cortex_m.COMPILER, cortex_m.EMULATOR)
@@ -51,6 +55,7 @@ OTHERS: dict[str, Callable[[Path], Package]] = {
     "sum": support.write_sum,  # no substeps
     "lstm": lambda out: graphs.write_subject(graphs.lstm(12, 16, 4), out),
     "pipeline": lambda out: graphs.write_subject(graphs.pipeline(), out),
+    "wide": lambda out: graphs.write_subject(graphs.mlp(300, 900, 4), out, ticks=3),  # weights in a file of their own
 }
 
 
@@ -136,3 +141,57 @@ def test_globals_that_change_are_refused(tmp_path: Path) -> None:
         file.write("int counter[4];\n")
     with pytest.raises(BackendError, match="16 bytes of globals that change"):
         cortex_m.build(tmp_path / "c")
+
+
+# --- from the command line --------------------------------------------------------------------------------------------
+
+
+def compile_(package: Package, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return attempt(
+        [sys.executable, "-m", "ashore", "compile", package.path, "--target", "cortex-m", "--out", out, *options]
+    )
+
+
+def test_the_command_reports_flash_and_ram_and_what_was_proven(tmp_path: Path) -> None:
+    package = write_limb(tmp_path / "package")
+    done = compile_(package, tmp_path / "c", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["core"] == "cortex-m4"
+    assert told["code_bytes"] < told["flash_bytes"] < 64 * 1024
+    assert told["policy_bytes"] < told["ram_bytes"] < 4096
+    assert (told["ticks"], told["max_abs_error"] < 1e-6) == (30, True)
+    for path in ("policy.c", "cortex_m/firmware.c", "cortex_m/firmware.elf", "cortex_m/replay.elf"):
+        assert (tmp_path / "c" / path).stat().st_size == told["files"][path]
+    again = compile_(package, tmp_path / "c")  # what was compiled may be compiled again
+    assert again.returncode == 0, again.stderr
+    assert re.search(rf"^flash of firmware.elf, bytes +{told['flash_bytes']:,}$", again.stdout, re.MULTILINE)
+    assert re.search(
+        rf"^RAM of firmware.elf without its stack, bytes +{told['ram_bytes']}$", again.stdout, re.MULTILINE
+    )
+    assert "golden rollout: 30 ticks on an emulated target, largest error " in again.stdout
+
+
+def test_the_command_writes_nothing_if_the_rollout_fails_on_the_target(tmp_path: Path) -> None:
+    done = compile_(write_limb(tmp_path / "package", off=0.5), tmp_path / "c")
+    assert done.returncode == 3
+    assert "on the target it does not compute what was recorded: FAILED: 30 ticks, largest error 5.0" in done.stderr
+    assert not (tmp_path / "c").exists()
+
+
+def test_the_command_says_what_is_not_proven(tmp_path: Path) -> None:
+    done = compile_(write_limb(tmp_path / "package", recorded=0), tmp_path / "c")
+    assert done.returncode == 0, done.stderr
+    assert "golden rollout: no: the package holds no golden rollout" in done.stdout
+
+
+def test_a_microcontroller_serves_one_robot(tmp_path: Path) -> None:
+    done = compile_(support.write_batched(tmp_path / "package"), tmp_path / "c", "--batch", "2")
+    assert done.returncode == 3
+    assert "a microcontroller serves one robot, got 2" in done.stderr
+
+
+def test_a_rollout_of_several_rows_is_replayed_for_the_first(tmp_path: Path) -> None:
+    done = compile_(support.write_batched(tmp_path / "package", rows=3), tmp_path / "c", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ticks"] == 5

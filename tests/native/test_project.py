@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import graphs
 import support
-from native.builds import COMPILERS, call, install, need, write_project
+from ashore.backends.c.cortex_m import board_files
+from native.builds import COMPILERS, PROGRAMS, call, install, need, write_files, write_project
 from native.limbs import write_limb
 
 MAIN = """
@@ -90,3 +92,32 @@ def test_a_later_version_than_the_package_has_is_not_found(projects: Path, tmp_p
     )
     told = call(["cmake", "-S", probe, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={tmp_path / 'installed'}"])
     assert "found=0" in told
+
+
+REPLAY = """
+cmake_minimum_required(VERSION 3.16)
+project(replay LANGUAGES C)
+find_package(wide REQUIRED)
+file(GLOB sources ${BOARD}/replay.c ${BOARD}/golden.c)
+add_executable(replay ${sources} ${HOST})
+get_target_property(include ashore::wide INTERFACE_INCLUDE_DIRECTORIES)
+target_include_directories(replay PRIVATE ${BOARD} ${include}/ashore/wide)
+target_link_libraries(replay PRIVATE ashore::wide)
+"""
+
+
+@pytest.mark.parametrize("shared", ["OFF", "ON"])
+def test_large_weights_which_lie_in_a_file_of_their_own_are_linked(shared: str, tmp_path: Path) -> None:
+    """The replay for microcontrollers, on this machine, through the library that CMake built."""
+    package = graphs.write_subject(graphs.mlp(300, 900, 4), tmp_path / "package", name="wide")
+    assert write_project(package, tmp_path / "c") == "wide"
+    assert (tmp_path / "c" / "policy_weights.bin").stat().st_size > 1 << 20
+    write_files(tmp_path, board_files(package, "wide"))
+    install(tmp_path / "c", tmp_path / "build", tmp_path / "installed", f"-DBUILD_SHARED_LIBS={shared}")
+    probe = tmp_path / "probe"
+    probe.mkdir()
+    (probe / "CMakeLists.txt").write_text(REPLAY)
+    options = f"-DBOARD={tmp_path / 'cortex_m'}", f"-DHOST={PROGRAMS / 'host_board.c'}"
+    call(["cmake", "-S", probe, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={tmp_path / 'installed'}", *options])
+    call(["cmake", "--build", tmp_path / "b"])
+    assert call([tmp_path / "b" / "replay"]).startswith("passed: 20 ticks, largest error ")
