@@ -160,7 +160,7 @@ def test_a_compilation_that_fails_leaves_what_was_there(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["arm", "out"]
 
 
-# --- what the system has to have ---------------------------------------------------------------------------------------
+# --- what the system has to have --------------------------------------------------------------------------------------
 
 CHECK = Path(__file__).parents[2] / "tools" / "setup_system.sh"
 

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import graphs
 import numpy as np
 import pytest
 
 import ashore
+import graphs
 import support
 from ashore.errors import BackendError
 from ashore.package import Package, pack, read, write

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import graphs
 import pytest
 
+import graphs
 import support
 from ashore.package import Package
 
@@ -73,7 +73,8 @@ def test_the_guard_can_fail(arm_package: Package) -> None:
 
 
 def test_the_second_time_nothing_that_generates_is_imported(arm_package: Package, fresh_cache: Path) -> None:
-    code = "import sys, ashore; ashore.load(sys.argv[1], backend='c'); print('ashore.backends.c.generating' in sys.modules)"
+    code = "import sys, ashore; ashore.load(sys.argv[1], backend='c')\n"
+    code += "print('ashore.backends.c.generating' in sys.modules)"
     assert [support.run_python(code, str(arm_package.path)).stdout for _ in range(2)] == ["True\n", "False\n"]
 
 
