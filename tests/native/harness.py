@@ -126,7 +126,7 @@ class Native:
         held = bytearray(size)
         assert {port.name.decode() for port in self.ports(group)} == set(arrays)
         for port in self.ports(group):
-            array = np.ascontiguousarray(arrays[port.name.decode()])
+            array = np.asarray(arrays[port.name.decode()], order="C")
             assert array.dtype.name == DTYPES[port.dtype]
             assert array.shape == tuple(port.shape[: port.rank])
             held[port.offset : port.offset + port.bytes] = array.tobytes()

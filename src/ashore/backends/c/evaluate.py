@@ -27,6 +27,8 @@ def evaluate(node: Node) -> list[Array | None]:
         BackendError: the operator is unknown, or its inputs do not fit it.
     """
     run = EVALUATE.get(node.op)
+    if node.op in _LENGTHS:
+        raise BackendError(f"{node.where}: only its values decide how long its result is; the backend 'c' refuses it")
     if run is None:
         raise BackendError(f"{node.where}: the backend 'c' does not know this operator")
     inputs = [
@@ -135,7 +137,7 @@ def cast_target(node: Node) -> np.dtype[Any]:
     """The dtype that a `Cast` or `CastLike` gives."""
     if node.op == "CastLike":
         return node.value(1).dtype
-    kind = node.attributes.get("to")
+    kind = node.get("to", 0)
     if kind not in DTYPES:
         raise BackendError(f"{node.where}: casts to the ONNX dtype {kind}, which the backend 'c' does not know")
     return np.dtype(DTYPES[kind])
@@ -278,7 +280,7 @@ def pads_of(node: Node) -> list[tuple[int, int]]:
     pads = node.ints("pads", 1) or []
     axes = node.constant(3)
     chosen = list(range(rank)) if axes is None else [axis_of(node, int(axis), rank) for axis in axes]
-    found = [(0, 0)] * rank
+    found: list[tuple[int, int]] = [(0, 0)] * rank
     for place, axis in enumerate(chosen):
         found[axis] = pads[place], pads[place + len(chosen)]
     return found
@@ -520,6 +522,84 @@ def _pool(node: Node, x: list[Any]) -> Array:
     return np.zeros((*x[0].shape[:2], *_windowed(node, x[0].shape[2:])), x[0].dtype)
 
 
+def resized(node: Node) -> dict[int, tuple[Array, Array, Array]]:
+    """What a `Resize` mixes: axis -> (lower places, upper places, weight of the upper), one for each result.
+
+    Axes that keep their length are left out.
+    """
+    shape = node.value(0).shape
+    scales, sizes, chosen = node.constant(2), node.constant(3), node.get("axes", range(len(shape)))
+    mode, place = node.get("mode", "nearest"), node.get("coordinate_transformation_mode", "half_pixel")
+    policy = node.get("keep_aspect_ratio_policy", "stretch")
+    if mode not in ("nearest", "linear") or node.get("antialias", 0) or place not in _PLACES or policy != "stretch":
+        raise BackendError(f"{node.where}: the mode {mode!r} with {place!r} is not known to the backend 'c'")
+    found: dict[int, tuple[Array, Array, Array]] = {}
+    for index, axis in enumerate(chosen):
+        size = shape[axis]
+        if sizes is not None and sizes.size:
+            count = int(sizes[index])
+            scale = np.float32(count) / np.float32(size)
+        elif scales is not None:
+            scale = np.float32(scales[index])
+            count = math.floor(size * scale)
+        else:
+            raise BackendError(f"{node.where}: says neither scales nor sizes")
+        if count == size and (mode == "nearest" or scale == 1):
+            continue
+        found[axis] = _mixture(node, np.arange(count), size, count, float(scale), mode, place)
+    return found
+
+
+_PLACES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric")
+
+
+def _mixture(
+    node: Node, index: Array, size: int, count: int, scale: float, mode: str, place: str
+) -> tuple[Array, Array, Array]:
+    if place == "align_corners":
+        at = index * ((size - 1) / (count - 1)) if count > 1 else index * 0.0
+    elif place == "asymmetric":
+        at = index / scale
+    elif place == "pytorch_half_pixel" and count == 1:
+        at = index * 0.0
+    else:
+        at = (index + 0.5) / scale - 0.5
+        if place == "half_pixel_symmetric":
+            at += size / 2 * (1 - count / (scale * size))
+    if mode == "nearest":
+        rounding = {
+            "round_prefer_floor": lambda value: np.ceil(value - 0.5),
+            "round_prefer_ceil": lambda value: np.floor(value + 0.5),
+            "floor": np.floor,
+            "ceil": np.ceil,
+        }[node.get("nearest_mode", "round_prefer_floor")]
+        whole = np.clip(rounding(at.astype(np.float32)), 0, size - 1).astype(np.int64)
+        return whole, whole, np.zeros(count)
+    inside = np.clip(at, 0, size - 1)
+    lower = np.floor(inside).astype(np.int64)
+    return lower, np.minimum(lower + 1, size - 1), inside - lower
+
+
+def _resize(node: Node, x: list[Any]) -> Array:
+    tables = resized(node)
+    return np.zeros(
+        [len(tables[axis][0]) if axis in tables else size for axis, size in enumerate(x[0].shape)], x[0].dtype
+    )
+
+
+def _depth(node: Node, x: list[Any]) -> Array:
+    (rows, channels, height, width), block = x[0].shape, node.attributes["blocksize"]
+    if node.op == "SpaceToDepth":
+        return np.zeros((rows, channels * block**2, height // block, width // block), x[0].dtype)
+    return np.zeros((rows, channels // block**2, height * block, width * block), x[0].dtype)
+
+
+def _eye(node: Node, x: list[Any]) -> Array:
+    rows, columns = node.value(0).shape
+    kind = node.attributes.get("dtype")
+    return np.eye(rows, columns, node.get("k", 0), node.value(0).dtype if kind is None else np.dtype(DTYPES[kind]))
+
+
 def _global_pool(node: Node, x: list[Any]) -> Array:
     return np.zeros((*x[0].shape[:2], *[1] * (x[0].ndim - 2)), x[0].dtype)
 
@@ -607,6 +687,7 @@ EVALUATE: Mapping[str, Evaluate] = {
     "ConstantOfShape": _constant_of_shape,
     "Dropout": _same,
     "Expand": _expand,
+    "EyeLike": _eye,
     "Flatten": _flatten,
     "Gather": _gather,
     "GatherElements": _gather_elements,
@@ -653,6 +734,7 @@ EVALUATE: Mapping[str, Evaluate] = {
     "BatchNormalization": _shape_only(_same),
     "Conv": _shape_only(_conv),
     "ConvTranspose": _shape_only(_conv_transpose),
+    "DepthToSpace": _shape_only(_depth),
     "GRU": _recurrent(3),
     "GlobalAveragePool": _shape_only(_global_pool),
     "GlobalMaxPool": _shape_only(_global_pool),
@@ -663,8 +745,16 @@ EVALUATE: Mapping[str, Evaluate] = {
     "MaxPool": _shape_only(_pool),
     "RMSNormalization": _rms_norm,
     "RNN": _recurrent(1),
+    "Resize": _shape_only(_resize),
+    "SpaceToDepth": _shape_only(_depth),
 }
 """Operator -> what computes it."""
 
+_LENGTHS = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
+"""Operators whose results have no length before they run."""
+
 NEVER_FOLDED = frozenset({"LSTM", "GRU", "RNN"})
 """Operators whose values are not computed here even where all inputs are known."""
+
+SHAPE_IS_ENOUGH = frozenset({"Shape", "Size", "EyeLike"})
+"""Operators that look at no value, so that what they give is always known."""

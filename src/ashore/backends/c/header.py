@@ -150,7 +150,7 @@ def _policy(name: str, arenas: Mapping[str, int]) -> list[str]:
         "    int32_t unchecked;    /* 1: NaN and infinities are not looked for */",
         "    int32_t fault_port;   /* what the last bad input or result was; see ashore.h */",
         "    size_t fault_element;",
-        *(f"    {C_TYPES[dtype]} {dtype}[{count}]; /* scratch */" for dtype, count in sorted(arenas.items())),
+        *(f"    {C_TYPES[dtype]} scratch_{dtype}[{count}];" for dtype, count in sorted(arenas.items())),
         f"}} ashore_{name};",
         "",
     ]
@@ -158,6 +158,9 @@ def _policy(name: str, arenas: Mapping[str, int]) -> list[str]:
 
 def _functions(name: str, program: Program) -> list[str]:
     lines = [
+        "#if defined(__GNUC__)",
+        "#pragma GCC visibility push(default)",
+        "#endif",
         "/* Start an episode. */",
         f"void ashore_{name}_reset(ashore_{name} *policy);",
         "/* Decide. */",
@@ -174,6 +177,9 @@ def _functions(name: str, program: Program) -> list[str]:
         *lines,
         "/* The same as tables and functions, for programs that take any policy. */",
         f"extern const ashore_contract ashore_{name}_contract;",
+        "#if defined(__GNUC__)",
+        "#pragma GCC visibility pop",
+        "#endif",
         "",
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ashore.backends.c.evaluate import NEVER_FOLDED, evaluate
+from ashore.backends.c.evaluate import NEVER_FOLDED, SHAPE_IS_ENOUGH, evaluate
 from ashore.backends.c.graph import Graph, Node, Value, constant
 from ashore.backends.c.onnx_file import FileGraph, FileNode
 from ashore.errors import BackendError
@@ -64,13 +64,13 @@ def _read(values: Mapping[str, Value], name: str, place: str) -> Value | None:
 def _add_node(graph: Graph, node: Node, outputs: tuple[str, ...], values: dict[str, Value]) -> None:
     arrays = evaluate(node)
     known = node.op not in NEVER_FOLDED and all(value is None or value.data is not None for value in node.inputs)
-    known = known or node.op in ("Shape", "Size")
+    known = known or node.op in SHAPE_IS_ENOUGH
     made: list[Value | None] = []
     for name, array in zip(outputs, arrays, strict=False):
         if not name or array is None:
             made.append(None)
             continue
-        values[name] = Value(name, array.dtype, array.shape, np.ascontiguousarray(array) if known else None)
+        values[name] = Value(name, array.dtype, array.shape, np.asarray(array, order="C") if known else None)
         values[name].shape = tuple(array.shape)
         made.append(values[name])
     if not known:

@@ -34,7 +34,7 @@ class Lowerer:
             if value.dtype.name not in C_TYPES:
                 raise BackendError(f"{value.name!r} is {value.dtype}, which the backend 'c' does not compute with")
             if value.data is not None:
-                root = Root("constant", value.dtype, value.count, data=np.ascontiguousarray(value.data))
+                root = Root("constant", value.dtype, value.count, data=np.asarray(value.data, order="C"))
             elif value.home is not None:
                 root = Root("state" if "states." in value.home else "input", value.dtype, value.count, value.home)
             else:
@@ -93,7 +93,7 @@ class Lowerer:
 
     def constant(self, data: Array, shape: tuple[int, ...]) -> View:
         """An array of constants, broadcast to a shape."""
-        root = Root("constant", data.dtype, data.size, data=np.ascontiguousarray(data))
+        root = Root("constant", data.dtype, data.size, data=np.asarray(data, order="C"))
         return broadcast(whole(root, data.shape), shape)
 
     def copy(self, label: str, source: View, target: View) -> None:
@@ -105,7 +105,7 @@ class Lowerer:
         if view.contiguous:
             return whole(view.root, view.shape, view.offset)
         if view.root.data is not None:
-            data = np.ascontiguousarray(read_constant(view))
+            data = np.asarray(read_constant(view), order="C")
             return whole(Root("constant", view.dtype, data.size, data=data), view.shape)
         place = self.scratch(view.dtype, view.shape)
         self.copy(label, view, place)

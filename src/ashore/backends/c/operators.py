@@ -10,6 +10,7 @@ from ashore.backends.c.movement import MOVEMENT
 from ashore.backends.c.products import PRODUCTS
 from ashore.backends.c.recurrent import RECURRENT
 from ashore.backends.c.rows import ROWS
+from ashore.backends.c.windows import WINDOWS
 
-OPERATORS: Mapping[str, Lowering] = {**ARITHMETIC, **MOVEMENT, **ROWS, **PRODUCTS, **RECURRENT}
+OPERATORS: Mapping[str, Lowering] = {**ARITHMETIC, **MOVEMENT, **ROWS, **PRODUCTS, **RECURRENT, **WINDOWS}
 """Operator -> what makes kernels of it. Those that only make constants are not here."""

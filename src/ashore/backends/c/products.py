@@ -20,23 +20,26 @@ _FLOAT32 = np.dtype(np.float32)
 
 
 def panels(weights: Array) -> Array:
-    """Weights [depth, columns] as the dense kernel reads them: in panels of 64, then 32 or 16 columns, with zeros."""
-    depth, columns = weights.shape
-    parts, column = list[Array](), 0
-    while column < columns:
-        left = columns - column
-        width = 64 if left > 32 else 32 if left > 16 else 16
-        panel = np.zeros((depth, width), np.float32)
-        panel[:, : min(left, width)] = weights[:, column : column + width]
+    """Weights [depth, columns] as the dense kernel reads them: in panels, the last of them filled up with zeros."""
+    parts: list[Array] = []
+    for column, width in _panels(weights.shape[1]):
+        panel = np.zeros((weights.shape[0], width), np.float32)
+        part = weights[:, column : column + width]
+        panel[:, : part.shape[1]] = part
         parts.append(panel.reshape(-1))
-        column += width
     return np.concatenate(parts)
 
 
-def padded(columns: int) -> int:
-    """How many columns the panels of so many have."""
-    whole_panels, left = divmod(columns, 64)
-    return whole_panels * 64 + (0 if left == 0 else 16 if left <= 16 else 32 if left <= 32 else 64)
+def _panels(columns: int) -> list[tuple[int, int]]:
+    """(first column, width) of each panel; the kernel finds the same ones."""
+    found: list[tuple[int, int]] = []
+    column = 0
+    while column < columns:
+        left = columns - column
+        width = 128 if left > 96 else 64 if left > 48 else 32 if left > 24 else 16
+        found.append((column, width))
+        column += width
+    return found
 
 
 def dense_call(
@@ -59,9 +62,7 @@ def dense(lowerer: Lowerer, node: Node, source: View, weights: Array, bias: Arra
     """target = source weights + bias, for rows of the source."""
     depth, columns = weights.shape
     rows = source.count // depth if depth else 0
-    start = np.zeros(padded(columns), np.float32)
-    if bias is not None:
-        start[:columns] = bias
+    start = np.zeros(columns, np.float32) if bias is None else bias.astype(np.float32)
     lines = [dense_call("@x@", depth, rows, depth, columns, "@b@", 0, "@y@", columns)]
     lowerer.run(node, lines, {"x": source}, {"y": target}, {"w": panels(weights), "b": start})
 

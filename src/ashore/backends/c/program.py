@@ -15,6 +15,7 @@ from ashore.backends.c.code import C_TYPES, identifier
 from ashore.backends.c.graph import Graph, Value
 from ashore.backends.c.importing import import_graph
 from ashore.backends.c.onnx_file import read_graph
+from ashore.backends.c.processing import processor_graph
 from ashore.errors import BackendError
 from ashore.package import Array, Package
 from ashore.spec import BATCH, CALLS, RATES, Endpoint, Manifest, Port, Rate, Stage, State, Wiring, concrete
@@ -165,14 +166,15 @@ def _stage(
 ) -> dict[str, Value]:
     where = f"{package.path}: stage {name!r}"
     if stage.processor is not None:
-        raise BackendError(f"{where}: the processor {stage.processor.type!r} cannot be compiled")
-    artifact = stage.artifacts.get("onnx")
-    if artifact is None:
-        raise BackendError(
-            f"{where}: has no ONNX artifact to compile, only {sorted(stage.artifacts)}; export it with onnx-dynamo"
-        )
-    file = read_graph(package.read(artifact.path), f"{where} ({artifact.path})")
-    where = f"{where} ({artifact.path})"
+        file = processor_graph(where, stage, package.read)
+    else:
+        artifact = stage.artifacts.get("onnx")
+        if artifact is None:
+            raise BackendError(
+                f"{where}: has no ONNX artifact to compile, only {sorted(stage.artifacts)}; export it with onnx-dynamo"
+            )
+        where = f"{where} ({artifact.path})"
+        file = read_graph(package.read(artifact.path), where)
     if set(file.inputs) - set(stage.inputs) or set(file.outputs) != set(stage.outputs):
         raise BackendError(
             f"{where}: the manifest says {sorted(stage.inputs)} and {sorted(stage.outputs)}, the artifact has "

@@ -8,7 +8,7 @@ import numpy as np
 
 from ashore.backends.c.graph import Node
 from ashore.backends.c.lower import Lowerer, Lowering
-from ashore.backends.c.products import dense_call, padded, panels
+from ashore.backends.c.products import dense_call, panels
 from ashore.backends.c.views import View, whole
 from ashore.errors import BackendError
 from ashore.package import Array
@@ -94,8 +94,7 @@ class _Layer:
         self._lowerer, self._node, self._relu = lowerer, node, relu
         self._steps, self._rows, self._width, self._hidden = steps, rows, width, hidden
         self._columns = _GATES[node.op] * hidden
-        self._row = padded(self._columns) + 64
-        """A row of gates has room for a whole panel that starts at its last gate."""
+        self._row = self._columns
 
     def emit(
         self,
@@ -115,7 +114,7 @@ class _Layer:
         outs = {"h": states[0], "g": scratch(np.dtype(np.float32), (rows, self._row))}
         match node.op:
             case "LSTM":
-                constants |= {"r": panels(recurrence.T), "b": self._bias(outer + inner)}
+                constants |= {"r": panels(recurrence.T), "b": outer + inner}
                 outs["c"] = states[1]
                 body = [
                     self._product("@r@", "h", hidden, self._columns, "g", self._row),
@@ -124,7 +123,7 @@ class _Layer:
                     ),
                 ]
             case "GRU" if node.get("linear_before_reset", 0):
-                constants |= {"r": panels(recurrence.T), "b": self._bias(outer), "q": self._bias(inner)}
+                constants |= {"r": panels(recurrence.T), "b": outer, "q": inner}
                 outs["k"] = scratch(np.dtype(np.float32), (rows, self._row))
                 cells = f"ashore_gru_cells(g + r * {self._row}, k + r * {self._row}, h + r * {hidden}, {hidden});"
                 product = dense_call("h", hidden, rows, hidden, self._columns, "@q@", 0, "k", self._row, "@r@")
@@ -132,7 +131,7 @@ class _Layer:
             case "GRU":
                 gates = 2 * hidden
                 constants |= {"r": panels(recurrence[:gates].T), "n": panels(recurrence[gates:].T)}
-                constants["b"] = self._bias(outer + inner)
+                constants["b"] = outer + inner
                 outs["k"] = scratch(np.dtype(np.float32), (rows, self._hidden))
                 reset = f"ashore_gru_reset(g + r * {self._row}, h + r * {hidden}, k + r * {hidden}, {hidden});"
                 cells = f"ashore_gru_reset_cells(g + r * {self._row}, h + r * {hidden}, {hidden});"
@@ -145,7 +144,7 @@ class _Layer:
                     self._cells(cells),
                 ]
             case _:
-                constants |= {"r": panels(recurrence.T), "b": self._bias(outer + inner)}
+                constants |= {"r": panels(recurrence.T), "b": outer + inner}
                 function = "ashore_relu_cells" if self._relu else "ashore_tanh_cells"
                 body = [
                     self._product("@r@", "h", hidden, self._columns, "g", self._row),
@@ -181,10 +180,6 @@ class _Layer:
             place = f"@y@ + ((size_t)({at}) * {directions} + {direction}) * {rows * hidden}"
             lines.append(f"    memcpy({place}, h, {rows * hidden} * sizeof(float));")
         self._lowerer.run(self._node, [*lines, "}"], ins, outs, constants)
-
-    def _bias(self, bias: Array) -> Array:
-        """As long as the panels are."""
-        return np.concatenate([bias, np.zeros(padded(len(bias)) - len(bias), np.float32)])
 
     def _product(self, weights: str, source: str, depth: int, columns: int, target: str, row: int) -> str:
         return dense_call(source, depth, self._rows, depth, columns, target, row, target, row, weights)

@@ -32,7 +32,7 @@ class Weights:
 
     def constant(self, data: Array) -> str:
         """The name of an array of constants."""
-        flat = np.ascontiguousarray(data).reshape(-1)
+        flat = np.asarray(data, order="C").reshape(-1)
         key = hashlib.sha256(f"{flat.dtype}".encode() + flat.tobytes()).digest()
         if key not in self._names:
             self._names[key] = f"k{len(self._names)}"
@@ -52,7 +52,7 @@ class Weights:
         elif root.home:
             base = root.home
         else:
-            return f"(p->{root.dtype.name} + {root.offset + view.offset})"
+            return f"(p->scratch_{root.dtype.name} + {root.offset + view.offset})"
         return f"({base} + {view.offset})" if view.offset else base
 
     def emit(self) -> tuple[list[str], bytes]:
@@ -137,12 +137,10 @@ def source(program: Program, compiled: Mapping[str, Compiled], name: str, digest
         "#define ASHORE_RESTRICT __restrict__",
         "#define ASHORE_ALIGNED __attribute__((aligned(64)))",
         '#define ASHORE_HIDDEN __attribute__((visibility("hidden")))',
-        '#define ASHORE_PUBLIC __attribute__((visibility("default")))',
         "#else",
         "#define ASHORE_RESTRICT",
         "#define ASHORE_ALIGNED",
         "#define ASHORE_HIDDEN",
-        "#define ASHORE_PUBLIC",
         "#endif",
         f"#define ASHORE_MADE 0x{digest[:8]}u /* in a struct that reset has been called on */",
         "",
@@ -187,7 +185,7 @@ def _call(program: Program, run: RateProgram, compiled: Compiled, name: str, wei
         *indent(body),
         "}",
         "",
-        f"ASHORE_PUBLIC ashore_status {prefix}_{verb}({prefix} *policy, const {prefix}_{verb}_in *in, "
+        f"ashore_status {prefix}_{verb}({prefix} *policy, const {prefix}_{verb}_in *in, "
         f"{prefix}_{verb}_out *out)",
         "{",
         f"    return {verb}(policy, in, out);",
@@ -246,7 +244,7 @@ def _states(program: Program, name: str, weights: Weights) -> list[str]:
         fresh[spec.reset].append(line)
     kept = ["if (p->made != ASHORE_MADE) {", *indent(fresh["keep"]), "}"] if fresh["keep"] else []
     return [
-        f"ASHORE_PUBLIC void {prefix}_reset({prefix} *policy)",
+        f"void {prefix}_reset({prefix} *policy)",
         "{",
         f"    {prefix} *const p = policy;",
         *indent([*kept, *fresh["initial"]]),
@@ -361,7 +359,7 @@ def _contract(program: Program, name: str, digest: str) -> list[str]:
         f"    {prefix} p;",
         "} policy_alignment;",
         "",
-        f"ASHORE_PUBLIC const ashore_contract {prefix}_contract = {{",
+        f"const ashore_contract {prefix}_contract = {{",
         *indent(f"{entry}," for entry in content),
         "};",
     ]

@@ -1,28 +1,24 @@
 /*@ vector */
 /* Vectors of the width that the processor has, where the compiler has them; loads and stores need no alignment. */
-#if defined(__GNUC__)
+#if defined(__GNUC__) && (defined(__SSE__) || defined(__ARM_NEON))
 #if defined(__AVX512F__)
 #define ASHORE_LANES 16
-#define ASHORE_TILE 4
 #elif defined(__AVX__)
 #define ASHORE_LANES 8
-#define ASHORE_TILE 2
 #else
 #define ASHORE_LANES 4
-#define ASHORE_TILE 2
 #endif
 typedef float ashore_vec __attribute__((vector_size(4 * ASHORE_LANES), aligned(4), may_alias));
 #define ASHORE_LOAD(from) (*(const ashore_vec *)(from))
 #define ASHORE_STORE(to) (*(ashore_vec *)(to))
 #else
 #define ASHORE_LANES 1
-#define ASHORE_TILE 4
 typedef float ashore_vec;
 #define ASHORE_LOAD(from) (*(from))
 #define ASHORE_STORE(to) (*(to))
 #endif
 
-/*@ bits */
+/*@ ashore_bits */
 static inline int32_t ashore_bits(float x)
 {
     int32_t n;
@@ -30,6 +26,7 @@ static inline int32_t ashore_bits(float x)
     return n;
 }
 
+/*@ ashore_power_of_two */
 static inline float ashore_power_of_two(int32_t n)
 {
     uint32_t bits = (uint32_t)(n + 127) << 23;
@@ -38,7 +35,7 @@ static inline float ashore_power_of_two(int32_t n)
     return x;
 }
 
-/*@ ashore_exp : bits */
+/*@ ashore_exp : ashore_bits ashore_power_of_two */
 /* e to the x: 2^n times a polynomial over [-ln 2 / 2, ln 2 / 2]; branch-free, so that loops become vectors. */
 static inline float ashore_exp(float x)
 {
@@ -111,7 +108,7 @@ static inline float ashore_erf(float x)
     return x * p / q;
 }
 
-/*@ ashore_bad_f32 : bits */
+/*@ ashore_bad_f32 : ashore_bits */
 /* The first element that is NaN or infinite, or n. */
 static size_t ashore_bad_f32(const float *x, size_t n)
 {
@@ -138,70 +135,120 @@ static size_t ashore_bad_f64(const double *x, size_t n)
 }
 
 /*@ ashore_dense : vector */
-/* Matrix products with constant weights, which lie in panels: all rows of the first 64 columns, of the next 64, and so
- * on; the last columns in panels of 32 and 16, filled up with zeros. So weights are read once, in order, and the sums
- * stay in registers. Each function below makes ROWS rows of VECTORS vectors of one panel, UNROLL products at a time. */
-#define ASHORE_PANEL(NAME, ROWS, VECTORS, UNROLL)                                                                      \
+/* Matrix products with constant weights, which lie in panels: all rows of the first 128 columns, of the next 128, and
+ * so on; the last columns in panels of 64, 32 and 16, filled up with zeros. So weights are read once, in order, and the
+ * sums stay in registers.
+ *
+ * Every element is summed up in order, in blocks of 256 products: with fused multiply-adds that is, to the bit, what
+ * ONNX Runtime computes. Each function below makes one block of ROWS rows of VECTORS vectors. */
+#define ASHORE_BLOCK 256
+#define ASHORE_PANEL(NAME, ROWS, VECTORS)                                                                              \
     static void NAME(const float *ASHORE_RESTRICT w, size_t width, const float *ASHORE_RESTRICT x, size_t x_row,       \
                      size_t depth, const float *start, size_t start_row, float *y, size_t y_row, size_t valid)         \
     {                                                                                                                  \
         const ashore_vec zero = {0};                                                                                   \
-        ashore_vec sums[UNROLL][ROWS][VECTORS];                                                                        \
-        size_t d = 0;                                                                                                  \
-        int u, r, v;                                                                                                   \
-        for (u = 0; u < (UNROLL); ++u)                                                                                 \
-            for (r = 0; r < (ROWS); ++r)                                                                               \
-                for (v = 0; v < (VECTORS); ++v)                                                                        \
-                    sums[u][r][v] = u ? zero                                                                           \
-                                      : ASHORE_LOAD(start + (size_t)r * start_row + v * ASHORE_LANES);                 \
-        for (; d + (UNROLL) <= depth; d += (UNROLL))                                                                   \
-            for (u = 0; u < (UNROLL); ++u)                                                                             \
-                for (v = 0; v < (VECTORS); ++v) {                                                                      \
-                    const ashore_vec part = ASHORE_LOAD(w + (d + (size_t)u) * width + v * ASHORE_LANES);               \
-                    for (r = 0; r < (ROWS); ++r)                                                                       \
-                        sums[u][r][v] += part * x[(size_t)r * x_row + d + (size_t)u];                                  \
-                }                                                                                                      \
-        for (; d < depth; ++d)                                                                                         \
+        ashore_vec sums[ROWS][VECTORS];                                                                                \
+        size_t d;                                                                                                      \
+        int r, v;                                                                                                      \
+        for (r = 0; r < (ROWS); ++r)                                                                                   \
             for (v = 0; v < (VECTORS); ++v)                                                                            \
+                sums[r][v] = zero;                                                                                     \
+        for (d = 0; d < depth; ++d)                                                                                    \
+            for (v = 0; v < (VECTORS); ++v) {                                                                          \
+                const ashore_vec part = ASHORE_LOAD(w + d * width + v * ASHORE_LANES);                                 \
                 for (r = 0; r < (ROWS); ++r)                                                                           \
-                    sums[0][r][v] += ASHORE_LOAD(w + d * width + v * ASHORE_LANES) * x[(size_t)r * x_row + d];         \
-        for (u = 1; u < (UNROLL); ++u)                                                                                 \
+                    sums[r][v] += part * x[(size_t)r * x_row + d];                                                     \
+            }                                                                                                          \
+        if (valid >= (VECTORS)*ASHORE_LANES) {                                                                         \
             for (r = 0; r < (ROWS); ++r)                                                                               \
                 for (v = 0; v < (VECTORS); ++v)                                                                        \
-                    sums[0][r][v] += sums[u][r][v];                                                                    \
-        for (r = 0; r < (ROWS); ++r) {                                                                                 \
-            if (valid >= (VECTORS)*ASHORE_LANES) {                                                                     \
+                    ASHORE_STORE(y + (size_t)r * y_row + v * ASHORE_LANES) =                                           \
+                        ASHORE_LOAD(start + (size_t)r * start_row + v * ASHORE_LANES) + sums[r][v];                    \
+        } else {                                                                                                       \
+            for (r = 0; r < (ROWS); ++r) {                                                                             \
+                float row[(VECTORS)*ASHORE_LANES] = {0};                                                               \
+                memcpy(row, start + (size_t)r * start_row, valid * sizeof(float));                                     \
                 for (v = 0; v < (VECTORS); ++v)                                                                        \
-                    ASHORE_STORE(y + (size_t)r * y_row + v * ASHORE_LANES) = sums[0][r][v];                            \
-            } else {                                                                                                   \
-                float row[(VECTORS)*ASHORE_LANES];                                                                     \
-                for (v = 0; v < (VECTORS); ++v)                                                                        \
-                    ASHORE_STORE(row + v * ASHORE_LANES) = sums[0][r][v];                                              \
+                    ASHORE_STORE(row + v * ASHORE_LANES) = ASHORE_LOAD(row + v * ASHORE_LANES) + sums[r][v];           \
                 memcpy(y + (size_t)r * y_row, row, valid * sizeof(float));                                             \
             }                                                                                                          \
         }                                                                                                              \
     }
 
-ASHORE_PANEL(ashore_panel_64, 1, 64 / ASHORE_LANES, (ASHORE_LANES == 16 ? 2 : 1))
-ASHORE_PANEL(ashore_panel_32, 1, 32 / ASHORE_LANES, (ASHORE_LANES == 16 ? 4 : ASHORE_LANES == 8 ? 2 : 1))
-ASHORE_PANEL(ashore_panel_16, 1, 16 / ASHORE_LANES, (ASHORE_LANES == 16 ? 8 : ASHORE_LANES == 8 ? 4 : 2))
+/* One row at a time there are registers for eight sums; several rows share what they load of the weights. */
+#if ASHORE_LANES == 16
+ASHORE_PANEL(ashore_panel_128, 1, 8)
+ASHORE_PANEL(ashore_panel_64, 1, 4)
+ASHORE_PANEL(ashore_panel_32, 1, 2)
+ASHORE_PANEL(ashore_panel_16, 1, 1)
+ASHORE_PANEL(ashore_rows_64, 4, 4)
+ASHORE_PANEL(ashore_rows_32, 4, 2)
+ASHORE_PANEL(ashore_rows_16, 4, 1)
+#define ASHORE_STRIP 128
+#define ASHORE_ROWS_STRIP 64
+#elif ASHORE_LANES == 8
+ASHORE_PANEL(ashore_panel_64, 1, 8)
+ASHORE_PANEL(ashore_panel_32, 1, 4)
+ASHORE_PANEL(ashore_panel_16, 1, 2)
+ASHORE_PANEL(ashore_rows_16, 4, 2)
+#define ashore_panel_128 ashore_panel_64
+#define ashore_rows_64 ashore_rows_16
+#define ashore_rows_32 ashore_rows_16
+#define ASHORE_STRIP 64
+#define ASHORE_ROWS_STRIP 16
+#elif ASHORE_LANES == 1
+ASHORE_PANEL(ashore_panel_16, 1, 16)
+#define ashore_panel_128 ashore_panel_16
+#define ashore_panel_64 ashore_panel_16
+#define ashore_panel_32 ashore_panel_16
+#define ashore_rows_64 ashore_panel_16
+#define ashore_rows_32 ashore_panel_16
+#define ashore_rows_16 ashore_panel_16
+#define ASHORE_STRIP 16
+#define ASHORE_ROWS_STRIP 16
+#else
+ASHORE_PANEL(ashore_panel_32, 1, 32 / ASHORE_LANES)
+ASHORE_PANEL(ashore_panel_16, 1, 16 / ASHORE_LANES)
+ASHORE_PANEL(ashore_rows_16, 2, 16 / ASHORE_LANES)
+#define ashore_panel_128 ashore_panel_32
+#define ashore_panel_64 ashore_panel_32
+#define ashore_rows_64 ashore_rows_16
+#define ashore_rows_32 ashore_rows_16
+#define ASHORE_STRIP 32
+#define ASHORE_ROWS_STRIP 16
+#endif
+#define ASHORE_ROWS (ASHORE_LANES >= 8 ? 4 : ASHORE_LANES == 4 ? 2 : 1)
 
 /* y = start + x w, for rows of x; start is a row of biases (start_row 0), or what y holds. */
 static void ashore_dense(const float *ASHORE_RESTRICT w, const float *ASHORE_RESTRICT x, size_t x_row, size_t rows,
                          size_t depth, size_t columns, const float *start, size_t start_row, float *y, size_t y_row)
 {
-    size_t column = 0;
-    while (column < columns) {
+    size_t column, r, d, s, width;
+    for (column = 0; column < columns; column += width, w += width * depth) {
         const size_t left = columns - column;
-        const size_t width = left > 32 ? 64 : left > 16 ? 32 : 16;
-        const size_t valid = left < width ? left : width;
-        size_t r;
-        for (r = 0; r < rows; ++r)
-            (width == 64 ? ashore_panel_64 : width == 32 ? ashore_panel_32 : ashore_panel_16)(
-                w, width, x + r * x_row, x_row, depth, start + r * start_row + column, start_row,
-                y + r * y_row + column, y_row, valid);
-        w += width * depth;
-        column += width;
+        width = left > 96 ? 128 : left > 48 ? 64 : left > 24 ? 32 : 16;
+        for (r = 0; r < rows;) {
+            const int several = rows - r >= ASHORE_ROWS;
+            const size_t most = several ? ASHORE_ROWS_STRIP : ASHORE_STRIP, strip = width < most ? width : most;
+            for (s = 0; s < width && column + s < columns; s += strip) {
+                const size_t inside = left - s < strip ? left - s : strip;
+                float *const to = y + r * y_row + column + s;
+                const float *from = start + r * start_row + column + s;
+                size_t from_row = start_row;
+                for (d = 0; d < depth; d += ASHORE_BLOCK) {
+                    const size_t block = depth - d < ASHORE_BLOCK ? depth - d : ASHORE_BLOCK;
+                    (several ? (strip == 64 ? ashore_rows_64 : strip == 32 ? ashore_rows_32 : ashore_rows_16)
+                             : (strip == 128  ? ashore_panel_128
+                                : strip == 64 ? ashore_panel_64
+                                : strip == 32 ? ashore_panel_32
+                                              : ashore_panel_16))(w + d * width + s, width, x + r * x_row + d, x_row,
+                                                                  block, from, from_row, to, y_row, inside);
+                    from = to;
+                    from_row = y_row;
+                }
+            }
+            r += several ? ASHORE_ROWS : 1;
+        }
     }
 }
 
@@ -367,4 +414,132 @@ static inline int64_t ashore_whole64(double x)
 static inline int32_t ashore_whole32(double x)
 {
     return x > -2147483649.0 && x < 2147483648.0 ? (int32_t)x : INT32_MIN;
+}
+
+/*@ ashore_conv */
+/* sizes: in, out, kernel, strides, dilations and padding, three of each. */
+static void ashore_conv(const float *ASHORE_RESTRICT x, const float *ASHORE_RESTRICT w, const float *b,
+                        float *ASHORE_RESTRICT y, int rows, int groups, int inputs, int outputs, const int *sizes)
+{
+    const int *const in = sizes, *const out = sizes + 3, *const size = sizes + 6;
+    const int *const stride = sizes + 9, *const dilation = sizes + 12, *const pad = sizes + 15;
+    const size_t plane = (size_t)in[0] * (size_t)in[1] * (size_t)in[2];
+    const size_t result = (size_t)out[0] * (size_t)out[1] * (size_t)out[2];
+    int n, o, c, a[3], d, e, i;
+    for (n = 0; n < rows * groups; ++n)
+        for (o = 0; o < outputs; ++o) {
+            const int channel = n % groups * outputs + o;
+            float *const to = y + ((size_t)n * (size_t)outputs + (size_t)o) * result;
+            size_t k;
+            for (k = 0; k < result; ++k)
+                to[k] = b ? b[channel] : 0.0f;
+            for (c = 0; c < inputs; ++c)
+                for (a[0] = 0; a[0] < size[0]; ++a[0])
+                    for (a[1] = 0; a[1] < size[1]; ++a[1])
+                        for (a[2] = 0; a[2] < size[2]; ++a[2]) {
+                            const float factor =
+                                w[((((size_t)channel * (size_t)inputs + (size_t)c) * (size_t)size[0] + (size_t)a[0]) *
+                                       (size_t)size[1] + (size_t)a[1]) * (size_t)size[2] + (size_t)a[2]];
+                            const int shift = a[2] * dilation[2] - pad[2], step = stride[2];
+                            const int first = shift < 0 ? (step - 1 - shift) / step : 0;
+                            const int most = in[2] - shift <= 0 ? 0 : (in[2] - shift - 1) / step + 1;
+                            const int last = most < out[2] ? most : out[2];
+                            for (d = 0; d < out[0]; ++d)
+                                for (e = 0; e < out[1]; ++e) {
+                                    const int p = d * stride[0] + a[0] * dilation[0] - pad[0];
+                                    const int q = e * stride[1] + a[1] * dilation[1] - pad[1];
+                                    const float *from;
+                                    float *row;
+                                    if (p < 0 || p >= in[0] || q < 0 || q >= in[1] || first >= last)
+                                        continue;
+                                    from = x + ((size_t)n * (size_t)inputs + (size_t)c) * plane +
+                                           ((size_t)p * (size_t)in[1] + (size_t)q) * (size_t)in[2];
+                                    row = to + ((size_t)d * (size_t)out[1] + (size_t)e) * (size_t)out[2];
+                                    if (step == 1)
+                                        for (i = first; i < last; ++i)
+                                            row[i] += factor * from[i + shift];
+                                    else
+                                        for (i = first; i < last; ++i)
+                                            row[i] += factor * from[i * step + shift];
+                                }
+                        }
+        }
+}
+
+/*@ ashore_conv_transpose */
+/* sizes: in, out, kernel, strides, dilations and padding, three of each. */
+static void ashore_conv_transpose(const float *ASHORE_RESTRICT x, const float *ASHORE_RESTRICT w, const float *b,
+                                  float *ASHORE_RESTRICT y, int rows, int groups, int inputs, int outputs,
+                                  const int *sizes)
+{
+    const int *const in = sizes, *const out = sizes + 3, *const size = sizes + 6;
+    const int *const stride = sizes + 9, *const dilation = sizes + 12, *const pad = sizes + 15;
+    const size_t plane = (size_t)in[0] * (size_t)in[1] * (size_t)in[2];
+    const size_t result = (size_t)out[0] * (size_t)out[1] * (size_t)out[2];
+    const size_t window = (size_t)size[0] * (size_t)size[1] * (size_t)size[2];
+    int n, o, c, a[3], at[3], to[3], axis;
+    for (n = 0; n < rows * groups; ++n)
+        for (o = 0; o < outputs; ++o) {
+            float *const y_plane = y + ((size_t)n * (size_t)outputs + (size_t)o) * result;
+            size_t k;
+            for (k = 0; k < result; ++k)
+                y_plane[k] = b ? b[n % groups * outputs + o] : 0.0f;
+            for (c = 0; c < inputs; ++c) {
+                const float *const x_plane = x + ((size_t)n * (size_t)inputs + (size_t)c) * plane;
+                const float *const w_plane =
+                    w + (((size_t)(n % groups) * (size_t)inputs + (size_t)c) * (size_t)outputs + (size_t)o) * window;
+                for (at[0] = 0; at[0] < in[0]; ++at[0])
+                    for (at[1] = 0; at[1] < in[1]; ++at[1])
+                        for (at[2] = 0; at[2] < in[2]; ++at[2])
+                            for (a[0] = 0; a[0] < size[0]; ++a[0])
+                                for (a[1] = 0; a[1] < size[1]; ++a[1])
+                                    for (a[2] = 0; a[2] < size[2]; ++a[2]) {
+                                        int inside = 1;
+                                        for (axis = 0; axis < 3; ++axis) {
+                                            to[axis] = at[axis] * stride[axis] + a[axis] * dilation[axis] - pad[axis];
+                                            inside = inside && to[axis] >= 0 && to[axis] < out[axis];
+                                        }
+                                        if (inside)
+                                            y_plane[(to[0] * out[1] + to[1]) * out[2] + to[2]] +=
+                                                x_plane[(at[0] * in[1] + at[1]) * in[2] + at[2]] *
+                                                w_plane[(a[0] * size[1] + a[1]) * size[2] + a[2]];
+                                    }
+            }
+        }
+}
+
+/*@ ashore_pool */
+/* sizes: in, out, kernel, strides, dilations, padding before and after, three of each. mode 0: the largest; 1: the mean
+ * of what is inside; 2: the mean, with the padding. */
+static void ashore_pool(const float *ASHORE_RESTRICT x, float *ASHORE_RESTRICT y, int planes, int mode, const int *sizes)
+{
+    const int *const in = sizes, *const out = sizes + 3, *const size = sizes + 6;
+    const int *const stride = sizes + 9, *const dilation = sizes + 12, *const pad = sizes + 15, *const after = sizes + 18;
+    int n, o[3], a[3], at[3], axis;
+    for (n = 0; n < planes; ++n)
+        for (o[0] = 0; o[0] < out[0]; ++o[0])
+            for (o[1] = 0; o[1] < out[1]; ++o[1])
+                for (o[2] = 0; o[2] < out[2]; ++o[2]) {
+                    float most = -INFINITY, total = 0.0f;
+                    int count = 0;
+                    for (a[0] = 0; a[0] < size[0]; ++a[0])
+                        for (a[1] = 0; a[1] < size[1]; ++a[1])
+                            for (a[2] = 0; a[2] < size[2]; ++a[2]) {
+                                int inside = 1, padded = 1;
+                                for (axis = 0; axis < 3; ++axis) {
+                                    at[axis] = o[axis] * stride[axis] + a[axis] * dilation[axis] - pad[axis];
+                                    inside = inside && at[axis] >= 0 && at[axis] < in[axis];
+                                    padded = padded && at[axis] < in[axis] + after[axis];
+                                }
+                                if (inside) {
+                                    const float e = x[(at[0] * in[1] + at[1]) * in[2] + at[2]];
+                                    most = e > most || e != e ? e : most;
+                                    total += e;
+                                }
+                                count += mode == 2 ? padded : inside;
+                            }
+                    *y++ = mode == 0 ? most : total / (float)count;
+                    if (o[0] == out[0] - 1 && o[1] == out[1] - 1 && o[2] == out[2] - 1)
+                        x += in[0] * in[1] * in[2];
+                }
 }
