@@ -140,7 +140,7 @@ def read_text(name: str) -> str:
 
 def policy_name(name: str) -> str:
     """What the symbols of a package are called after ``ashore_``: its own name, unless something else is called so."""
-    made = identifier(name.lower())
+    made = re.sub(r"[^a-z0-9_]", "_", name.lower())
     taken = {word for file in ("ashore.h", "kernels.c") for word in _WORD.findall(read_text(file))}
     return f"{made}_policy" if f"ashore_{made}" in taken else made
 
