@@ -18,6 +18,9 @@ from ashore.spec import encode
 TARGETS = ("host", "generic", "cortex-m")
 """What code can be generated for: this machine, any machine with an operating system, or one without."""
 
+_TAKEN = frozenset({"contract", "dtype", "joint", "port", "status"})
+"""What ``ashore.h`` calls its types, after ``ashore_``."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -50,6 +53,7 @@ def generate(package: Package, *, batch: int = 1, target: str = "host") -> Sourc
     sizes: dict[str, int] = {}
     compiled = {rate: compile_rate(run, target, sizes) for rate, run in program.rates.items()}
     name = re.sub(r"[^a-z0-9_]", "_", manifest.name.lower())
+    name = f"{name}_policy" if name in _TAKEN else name
     digest = manifest.manifest_sha256 or hashlib.sha256(encode(manifest)).hexdigest()
     code, blob = source(program, dict(compiled), name, digest)
     files = {
