@@ -1,4 +1,4 @@
-"""A package with all that a binding has to get right: joints, a quaternion, a bare command, limits, two rates."""
+"""A package with all that a binding has to get right: joints, a quaternion, rows, whole numbers, limits, two rates."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import support
 from ashore.package import Package, Recording, write
 from ashore.spec import Artifact, Joint, Limits, Manifest, Port, Stage, State, Timing, Wire
 
-WEIGHTS = np.random.default_rng(5).uniform(-0.3, 0.3, (11, 2)).astype(np.float32)
+WEIGHTS = np.random.default_rng(5).uniform(-0.3, 0.3, (20, 2)).astype(np.float32)
 DECIDE = """
-decide (float[1,2] q, float[1,4] quat, float[1,3] wish, float[1,2] last) => (float[1,2] action)
-    <float[11,2] weights = {%s}> {
-    obs = Concat<axis = 1>(q, quat, wish, last)
+decide (float[1,2] q, float[1,4] quat, float[1,2,3] feet, float[1,3] wish, int64[1,1] phase, bool[1,2] touch,
+    float[1,2] last) => (float[1,2] action)
+    <float[20,2] weights = {%s}> {
+    six = Flatten<axis = 1>(feet)
+    beat = Cast<to = 1>(phase)
+    down = Cast<to = 1>(touch)
+    obs = Concat<axis = 1>(q, quat, six, wish, beat, down, last)
     action = MatMul(obs, weights)
 }
 """
@@ -34,7 +38,7 @@ def port(kind: str | None, width: int, names: tuple[str, ...] | None = None, **m
 
 def manifest() -> Manifest:
     bare = {width: Port(dtype="float32", shape=(1, width)) for width in (2, 3, 4)}
-    names = JOINTS[1]
+    names, touching = JOINTS[1], ("left", "right")
     return Manifest(
         name="limb",
         version="1.2.3",
@@ -42,7 +46,16 @@ def manifest() -> Manifest:
         inputs={
             "q": port("state/joint/position", 2, names, unit="rad", limits=Limits(lower=(None, -3.0), upper=2.0)),
             "quat": port("state/body/rotation", 4, ("w", "x", "y", "z"), frame="world"),
+            "feet": Port(
+                dtype="float32",
+                shape=(1, 2, 3),
+                kind="state/body/position",
+                unit="m",
+                element_names=(None, touching, ("x", "y", "z")),
+            ),
             "wish": port("command/body/velocity", 3),
+            "phase": Port(dtype="int64", shape=(1, 1), kind="state/phase"),
+            "touch": Port(dtype="bool", shape=(1, 2), kind="state/contact", element_names=(None, touching)),
             "v": port("state/joint/velocity", 2, names, unit="rad/s"),
         },
         outputs={
@@ -52,7 +65,15 @@ def manifest() -> Manifest:
         stages={
             "decide": Stage(
                 rate="policy",
-                inputs={"q": bare[2], "quat": bare[4], "wish": bare[3], "last": bare[2]},
+                inputs={
+                    "q": bare[2],
+                    "quat": bare[4],
+                    "feet": Port(dtype="float32", shape=(1, 2, 3)),
+                    "wish": bare[3],
+                    "phase": Port(dtype="int64", shape=(1, 1)),
+                    "touch": Port(dtype="bool", shape=(1, 2)),
+                    "last": bare[2],
+                },
                 outputs={"action": bare[2]},
                 artifacts={"onnx": Artifact(path="decide.onnx", opset=18)},
             ),
@@ -64,9 +85,7 @@ def manifest() -> Manifest:
             ),
         },
         wires=(
-            Wire("inputs/q", "decide/q"),
-            Wire("inputs/quat", "decide/quat"),
-            Wire("inputs/wish", "decide/wish"),
+            *(Wire(f"inputs/{name}", f"decide/{name}") for name in ("q", "quat", "feet", "wish", "phase", "touch")),
             Wire("states/action", "decide/last"),
             Wire("decide/action", "states/action"),
             Wire("decide/action", "outputs/action"),
@@ -87,8 +106,10 @@ def write_limb(out: Path, recorded: int = 6, off: float = 0.0) -> Package:
         if decision == 4:
             recording.reset()
             action = np.zeros((1, 2), np.float32)
-        given = {name: rng.uniform(-1, 1, spec.inputs[name].shape).astype(np.float32) for name in ("q", "quat", "wish")}
-        action = np.concatenate([*given.values(), action], axis=1) @ WEIGHTS
+        taken = {name: one for name, one in spec.inputs.items() if name != "v"}
+        given = {name: rng.uniform(-2, 2, one.shape).astype(one.dtype) for name, one in taken.items()}
+        parts = [value.reshape(1, -1).astype(np.float32) for value in given.values()]
+        action = np.concatenate([*parts, action], axis=1) @ WEIGHTS
         recording.step(given, {"action": action}, {"action": action})
         for _ in range(4):
             v = rng.uniform(-1, 1, (1, 2)).astype(np.float32)

@@ -276,9 +276,11 @@ def test_policies_share_nothing(arm_package: Package, called: str) -> None:
 
 
 def grown(call: Any, count: int) -> int:
-    """Bytes that so many calls leave behind."""
-    for _ in range(count // 4):
-        call()
+    """Bytes that so many calls leave behind, the second time: what is kept once is no leak."""
+    return [_grown(call, count) for _ in range(2)][-1]
+
+
+def _grown(call: Any, count: int) -> int:
     gc.collect()
     tracemalloc.start()
     try:
@@ -312,15 +314,17 @@ def test_calls_leave_nothing_behind(policy: Policy) -> None:
         "result": quietly(lambda: policy.step({"q": support.f32(3e38, 0)})),
     }
     for name, call in calls.items():
-        count = 300
-        assert grown(call, count) < 32 * count, name
+        count = 200
+        assert grown(call, count) < 64 * count, (
+            name
+        )  # the smallest array takes 112; Python keeps some tuples for itself
 
 
 def test_policies_leave_nothing_behind(arm_package: Package, called: str) -> None:
     def load() -> None:
         ashore.load(arm_package, backend="c").step({"q": Q})
 
-    assert grown(load, 20) < 20 * 1500
+    assert grown(load, 10) < 10 * 1500
 
 
 def test_arrays_that_are_handed_in_are_let_go(policy: Policy) -> None:

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 import ashore
 import graphs
 import support
-from ashore.errors import BackendError
+from ashore.errors import AshoreError, BackendError
 from ashore.package import Package, pack, read, write
 from ashore.runtime import Policy
+from ashore.spec import Joint, Manifest, Wire, encode
 from ashore.verify import bench, replay
 from runtime.test_random_wiring import World
 
@@ -127,3 +129,64 @@ def test_an_operator_that_cannot_be_compiled_is_named(sum_package: Package, fres
     with pytest.raises(BackendError, match=r"stage 'policy' .*artifacts/policy\.onnx.*Det"):
         ashore.load(sum_package.path, backend="c")
     assert not list(fresh_cache.glob("*")), "nothing is left of it"
+
+
+HOSTILE = [
+    '*/ #error "*/',
+    'a"; int x = system("true"); //',
+    "line\nbreak\n#error",
+    "back\\",
+    "tri??/graph??'",
+    "percent%s%n",
+    "int",
+    "états",
+    "1",
+    "",
+]
+
+
+def renamed(manifest: Manifest, old: str, new: str) -> tuple[Wire, ...]:
+    """The wires, with what an end begins with or is called replaced."""
+    ends = [(one.source, one.target) for one in manifest.wires]
+    return tuple(
+        Wire(*(f"{new}{end.removeprefix(old)}" if end.startswith(old) else end for end in pair)) for pair in ends
+    )
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=repr)
+def test_what_a_package_calls_things_stays_text(tmp_path: Path, name: str) -> None:
+    """Names go into comments, string literals and identifiers of the code that is compiled."""
+    manifest = support.sum_manifest()
+    policy = manifest.stages["policy"]
+    candidates: list[Callable[[Manifest], Manifest]] = [
+        lambda now: structs.replace(now, name=name),
+        lambda now: structs.replace(now, version=name),
+        lambda now: structs.replace(now, joints=(Joint(name=name),)),
+        lambda now: structs.replace(now, stages={name: policy}, wires=renamed(now, "policy/", f"{name}/")),
+        *(
+            lambda now, field=field, value=value: structs.replace(
+                now, inputs={"x": structs.replace(now.inputs["x"], **{field: value})}
+            )
+            for field, value in {
+                "unit": name, "frame": name, "connection": name, "description": name,
+                "element_names": (None, (name, "b", "c")),
+            }.items()
+        ),
+        lambda now: structs.replace(
+            now, inputs={name: now.inputs["x"]}, wires=renamed(now, "inputs/x", f"inputs/{name}")
+        ),
+    ]  # fmt: skip
+    taken = 0
+    for change in candidates:
+        try:
+            encode(change(manifest))
+        except AshoreError:  # no package can have that
+            continue
+        manifest, taken = change(manifest), taken + 1
+    assert taken >= (1 if name == "" else 3)
+    contents = support.sum_contents()
+    del contents["golden"]
+    compiled = ashore.load(write(tmp_path / "p", manifest, **contents), backend="c")
+    (given,) = compiled.step_inputs
+    value = support.f32(1, 2, 3)
+    np.testing.assert_array_equal(compiled.step({given: value})["y"], support.Sum().step(value))

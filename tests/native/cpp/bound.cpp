@@ -27,12 +27,17 @@ const Names quaternion = {"qx", "qy", "qz", "qw"};
 // A robot with everything that the package asks for, in an order and in types of its own.
 struct Limb {
   double q[2] = {0.25, -0.5}, v[2] = {1.0, 2.0}, quat[4] = {0.1, 0.2, 0.3, 0.9};
+  double feet[2][3] = {{0.3, 0.1, 0.2}, {0.6, 0.4, 0.5}};  // z x y of the left, then of the right
   float wish[3] = {0.5f, 0.25f, -1.0f};
+  std::int64_t phase = 3;
+  bool touch[2] = {true, false};  // right, left
   double torque[2] = {-7.0, -7.0};
 
   ashore::Robot robot() {
     ashore::Robot one;
     one.reads("state/joint/position", joints, q, 2).reads("v", joints, v, 2).reads("quat", quaternion, quat, 4);
+    one.reads("feet", {"z", "x", "y"}, &feet[0][0], 6).reads("phase", &phase, 1);
+    one.reads("touch", {"right", "left"}, touch, 2);
     one.reads("wish", wish, 3).writes("target/joint/effort", joints, torque, 2);
     return one;
   }
@@ -52,6 +57,9 @@ struct Plain {
     for (int i = 0; i < 2; ++i) in.q[i] = static_cast<float>(limb.q[1 - i]);
     for (int i = 0; i < 4; ++i) in.quat[i] = static_cast<float>(limb.quat[(i + 3) % 4]);
     for (int i = 0; i < 3; ++i) in.wish[i] = limb.wish[i];
+    for (int i = 0; i < 6; ++i) in.feet[i] = static_cast<float>(limb.feet[i / 3][(i + 1) % 3]);
+    in.phase[0] = limb.phase;
+    for (int i = 0; i < 2; ++i) in.touch[i] = limb.touch[1 - i];
     CHECK(ashore_limb_step(&policy, &in, &out) == ASHORE_OK);
   }
 
@@ -79,6 +87,7 @@ void order() {
   bound.reset();
   for (int i = 0; i < 40; ++i) {
     limb.q[0] += 0.01, limb.v[1] -= 0.02, limb.quat[2] *= -1.0, limb.wish[1] += 0.005f;
+    limb.feet[1][2] += 0.01, limb.phase = i % 5, limb.touch[0] = i % 3 == 0, limb.touch[1] = i % 2 == 0;
     if (i == 22) {  // in the middle of a decision
       bound.reset();
       ashore_limb_reset(&plain.policy);
@@ -194,6 +203,7 @@ void results_that_are_not_finite() {
     for (int i = 0; i < 2; ++i) limb.q[i] = huge(i);
     for (int i = 0; i < 4; ++i) limb.quat[i] = huge(2 + i);
     for (int i = 0; i < 3; ++i) limb.wish[i] = static_cast<float>(huge(6 + i));
+    for (auto& foot : limb.feet) foot[0] = huge(8);
     if (bound.step()) bound.reset();
   }
   CHECK(bound.last().cause == ashore::Cause::not_finite_out);
@@ -228,7 +238,7 @@ void limits() {
 void misfit(const std::string& which) {
   Limb limb;
   ashore::Robot robot;
-  int counts[2] = {0, 0};
+  int counts[2] = {0, 0}, phase = 0;
   Names names = joints;
   std::size_t count = 2;
   if (which == "missing") names = {"elbow", "sholder"};
@@ -241,6 +251,11 @@ void misfit(const std::string& which) {
   robot.reads("v", joints, limb.v, 2).reads("quat", quaternion, limb.quat, 4);
   const Names wishes = which == "unknown_names" ? Names{"vx", "vy", "wz"} : Names{};
   robot.reads("wish", wishes, limb.wish, 3);
+  const std::size_t feet = which == "rows" ? 3 : 6;
+  robot.reads("feet", {"x", "y", "z"}, &limb.feet[0][0], feet).reads("touch", {"left", "right"}, limb.touch, 2);
+  if (which == "narrow") robot.reads("phase", &phase, 1);
+  else if (which == "fraction") robot.reads("phase", limb.q, 1);
+  else robot.reads("phase", &limb.phase, 1);
   if (which == "unknown_port") robot.reads("joint_pos", joints, limb.q, 2);
   if (which == "null") robot.reads("state/joint/effort", joints, static_cast<double*>(nullptr), 2);
   double three[3] = {};
