@@ -16,7 +16,7 @@ import numpy as np
 
 from ashore.errors import AshoreError, InputError, VerificationError
 from ashore.package import Array, Arrays, Golden, Package, Tick, batch_of
-from ashore.runtime import BackendChoice, Policy, Snapshot, backend_name, default_backend, load
+from ashore.runtime import BackendChoice, Policy, Snapshot, backend_name, default_backend, load, whole_backend
 from ashore.spec import CALLS, Manifest
 
 Mode = Literal["stepwise", "free_running"]
@@ -127,6 +127,8 @@ def replay(
 
 def _backends(package: Package, choice: BackendChoice) -> str:
     """What the stages run on: one name if all run on the same, else ``stage: name`` for each."""
+    if whole := whole_backend(package, choice):
+        return whole
     used: dict[str, str] = {}
     for name, stage in package.manifest.stages.items():
         if stage.artifacts:

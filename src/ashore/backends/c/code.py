@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -117,6 +117,7 @@ _KEYWORDS = frozenset(
         "unix",
     ]
 )
+_CHUNK = 4096
 _PIECE = re.compile(r"/\*@ (\w+)(?: : ([\w ]+))? \*/\n")
 _WORD = re.compile(r"\bnative_\w+")
 
@@ -187,19 +188,25 @@ def _real(value: float, dtype: np.dtype[Any]) -> str:
 
 def numbers(data: Array) -> str:
     """The elements of an array, as lines of an initialiser."""
+    lines, line = list[str](), "   "
+    for entry in _written(data):
+        if len(line) + len(entry) > 118:
+            lines.append(line)
+            line = "   "
+        line += f" {entry},"
+    return "\n".join((*lines, line))
+
+
+def _written(data: Array) -> Iterator[str]:
     flat, dtype = data.reshape(-1), data.dtype
-    if dtype == np.float32 and np.isfinite(flat).all():
-        shown = [f"{entry:.9g}" for entry in flat.tolist()]
-        shown = [f"{entry}f" if "." in entry or "e" in entry else f"{entry}.0f" for entry in shown]
-    else:
-        shown = [number(entry, dtype) for entry in flat.tolist()]
-    lines, line = list[str](), ""
-    for entry in shown:
-        if len(line) + len(entry) > 114:
-            lines.append(line.rstrip())
-            line = ""
-        line += f"{entry}, "
-    return "\n".join(f"    {entry}" for entry in (*lines, line.rstrip()))
+    plain = dtype == np.float32 and bool(np.isfinite(flat).all())
+    for start in range(0, flat.size, _CHUNK):  # as Python's numbers, all of them at once would take ten times the room
+        for value in flat[start : start + _CHUNK].tolist():
+            if plain:
+                shown = f"{value:.9g}"
+                yield f"{shown}f" if "." in shown or "e" in shown else f"{shown}.0f"
+            else:
+                yield number(value, dtype)
 
 
 def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
@@ -211,6 +218,13 @@ def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
 def read_text(name: str) -> str:
     """A file beside this one."""
     return (files("ashore.backends.c") / "texts" / name).read_text(encoding="utf-8")
+
+
+def policy_name(name: str) -> str:
+    """What the symbols of a package are called after ``ashore_``: its own name, unless something else is called so."""
+    made = re.sub(r"[^a-z0-9_]", "_", name.lower())
+    taken = re.findall(r"\bashore_\w+", read_text("ashore.h"))
+    return f"{made}_policy" if f"ashore_{made}" in taken else made
 
 
 @cache

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass
 
-from ashore.backends.c.code import read_text
+import numpy as np
+
+from ashore.backends.c.code import policy_name, read_text
 from ashore.backends.c.compiling import compile_rate
 from ashore.backends.c.header import header
 from ashore.backends.c.program import build_program
@@ -18,8 +19,19 @@ from ashore.spec import encode
 TARGETS = ("host", "generic", "cortex-m")
 """What code can be generated for: this machine, any machine with an operating system, or one without."""
 
-_TAKEN = frozenset({"contract", "dtype", "joint", "port", "status"})
-"""What ``ashore.h`` calls its types, after ``ashore_``."""
+
+@dataclass(frozen=True)
+class Figures:
+    """How large a compiled package is. States, scratch and a few flags are in the struct that the caller owns."""
+
+    operations: int
+    """Kernels: loops, products, cells, after what belongs together was joined."""
+
+    weights_bytes: int
+    """Constants, each once."""
+
+    states_bytes: int
+    scratch_bytes: int
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,8 @@ class Source:
 
     files: dict[str, bytes]
     """``ashore.h``, ``policy.h``, ``policy.c``; with large weights also ``policy_weights.S`` and ``.bin``."""
+
+    figures: Figures
 
 
 def generate(package: Package, *, batch: int = 1, target: str = "host") -> Source:
@@ -52,10 +66,9 @@ def generate(package: Package, *, batch: int = 1, target: str = "host") -> Sourc
     program = build_program(package, batch)
     sizes: dict[str, int] = {}
     compiled = {rate: compile_rate(run, target, sizes) for rate, run in program.rates.items()}
-    name = re.sub(r"[^a-z0-9_]", "_", manifest.name.lower())
-    name = f"{name}_policy" if name in _TAKEN else name
+    name = policy_name(manifest.name)
     digest = manifest.manifest_sha256 or hashlib.sha256(encode(manifest)).hexdigest()
-    code, blob = source(program, dict(compiled), name, digest)
+    code, blob, weights_bytes = source(program, dict(compiled), name, digest)
     files = {
         "ashore.h": read_text("ashore.h").encode(),
         "policy.h": header(program, name, sizes).encode(),
@@ -64,4 +77,10 @@ def generate(package: Package, *, batch: int = 1, target: str = "host") -> Sourc
     if blob:
         files["policy_weights.S"] = assembly(name).encode()
         files["policy_weights.bin"] = blob
-    return Source(name, files)
+    figures = Figures(
+        operations=sum(len(one.kernels) for one in compiled.values()),
+        weights_bytes=weights_bytes,
+        states_bytes=sum(value.nbytes for value in program.initial.values()),
+        scratch_bytes=sum(count * np.dtype(dtype).itemsize for dtype, count in sizes.items()),
+    )
+    return Source(name, files, figures)

@@ -39,6 +39,11 @@ class Weights:
             self._arrays[self._names[key]] = flat
         return self._names[key]
 
+    @property
+    def size(self) -> int:
+        """What all of them take, in bytes."""
+        return sum(array.nbytes for array in self._arrays.values())
+
     def at(self, view: View) -> str:
         """A C expression that points to the first element of a view."""
         root = view.root
@@ -104,8 +109,8 @@ def assembly(name: str) -> str:
     )
 
 
-def source(program: Program, compiled: Mapping[str, Compiled], name: str, digest: str) -> tuple[str, bytes]:
-    """The text of ``policy.c``, and the bytes of the weights beside it.
+def source(program: Program, compiled: Mapping[str, Compiled], name: str, digest: str) -> tuple[str, bytes, int]:
+    """The text of ``policy.c``, the bytes of the weights beside it, and how many bytes all weights take.
 
     Args:
         program: the package.
@@ -146,7 +151,7 @@ def source(program: Program, compiled: Mapping[str, Compiled], name: str, digest
         *calls,
         *tables,
     ]
-    return "\n".join(lines) + "\n", blob
+    return "\n".join(lines) + "\n", blob, weights.size
 
 
 def _call(program: Program, run: RateProgram, compiled: Compiled, name: str, weights: Weights) -> list[str]:
