@@ -36,32 +36,52 @@ static inline float native_power_of_two(uint32_t n)
 }
 
 /*@ native_exp : native_bits native_power_of_two */
-/* e to the x: 2^n times a polynomial over [-ln 2 / 2, ln 2 / 2]; branch-free, so that loops become vectors. */
+/* e to the x: 2^n times a polynomial over [-ln 2 / 2, ln 2 / 2], the one of ONNX Runtime. Without branches, so that
+ * loops become vectors. */
 static inline float native_exp(float x)
 {
     float t, r, p;
     uint32_t n, half; /* a negative number wraps around, and so does what NaN makes of them */
-    x = x < -104.0f ? -104.0f : x;
-    x = x > 89.0f ? 89.0f : x;
+    x = x < -103.972084f ? -103.972084f : x;
+    x = x > 88.7762626647950f ? 88.7762626647950f : x;
     t = x * 1.44269504088896341f + 12582912.0f; /* adding 1.5 * 2^23 rounds to a whole number, in the low bits */
     n = (uint32_t)native_bits(t) - 0x4B400000u;
     t -= 12582912.0f;
-    r = (x - t * 0.693359375f) - t * -2.12194440e-4f;
-    p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = (p * r) * r + r + 1.0f;
+    r = t * -6.93145752e-1f + x;
+    r = t * -1.42860677e-6f + r;
+    p = 1.37805939e-3f;
+    p = p * r + 8.37312452e-3f;
+    p = p * r + 4.16695364e-2f;
+    p = p * r + 1.66664720e-1f;
+    p = p * r + 4.99999851e-1f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
     half = ((n + 512u) >> 1) - 256u; /* in two steps, since 2^n alone may not be a float */
     return p * native_power_of_two(half) * native_power_of_two(n - half);
 }
 
-/*@ native_sigmoid : native_exp */
+/*@ native_sigmoid */
+/* One half and a quotient of polynomials, as ONNX Runtime has it: nothing is left below -18. */
 static inline float native_sigmoid(float x)
 {
-    return 1.0f / (1.0f + native_exp(-x));
+    float s, p, q;
+    x = x < -18.0f ? -18.0f : x;
+    x = x > 18.0f ? 18.0f : x;
+    s = x * x;
+    p = 4.37031012579801e-11f;
+    p = p * s + 1.15627324459942e-07f;
+    p = p * s + 6.08574864600143e-05f;
+    p = p * s + 8.51377133304701e-03f;
+    p = p * s + 2.48287947061529e-01f;
+    q = 6.10247389755681e-13f;
+    q = q * s + 5.76102136993427e-09f;
+    q = q * s + 6.29106785017040e-06f;
+    q = q * s + 1.70198817374094e-03f;
+    q = q * s + 1.16817656904453e-01f;
+    q = q * s + 9.93151921023180e-01f;
+    q = p * x / q + 0.5f;
+    q = q < 0.0f ? 0.0f : q;
+    return q > 1.0f ? 1.0f : q;
 }
 
 /*@ native_tanh */
@@ -83,7 +103,7 @@ static inline float native_tanh(float x)
     q = q * s + 1.18534705686654e-04f;
     q = q * s + 2.26843463243900e-03f;
     q = q * s + 4.89352518554385e-03f;
-    return x * p / q;
+    return p * x / q;
 }
 
 /*@ native_erf */
@@ -105,7 +125,7 @@ static inline float native_erf(float x)
     q = q * s + -1.68282697438203e-03f;
     q = q * s + -7.37332916720468e-03f;
     q = q * s + -1.42647390514189e-02f;
-    return x * p / q;
+    return p * x / q;
 }
 
 /*@ native_bad_f32 : native_bits */
