@@ -147,6 +147,26 @@ def unpack(
     run_unpack(path, out, as_json=as_json)
 
 
+@app.command("compile")
+def compile_(
+    path: PackagePath,
+    backend: Annotated[Literal["c"], typer.Option(help="What it is compiled to.")] = "c",
+    target: Annotated[
+        Literal["host", "generic", "cortex-m"],
+        typer.Option(help="This machine, any machine of its kind, or a microcontroller."),
+    ] = "host",
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder to write.", show_default="beside PKG")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Rows that are served at once, for packages with a batch.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Turn a package into C99 that needs no runtime: sources, header, shared and static library."""
+    from ashore.cli.compiling import run
+
+    run(path, out, backend=backend, target=target, batch=batch, as_json=as_json)
+
+
 @app.command()
 def view(
     path: PackagePath,

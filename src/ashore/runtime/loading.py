@@ -27,6 +27,7 @@ from ashore.runtime.plan import Plan
 from ashore.runtime.policy import Policy
 from ashore.runtime.processing import ProcessorSession
 from ashore.runtime.queueing import ActionQueue, find_queue
+from ashore.runtime.whole import check_whole_options, open_whole, whole_backend
 from ashore.spec import ACTION_QUEUE, BATCH, DTYPE_BYTES, MAX_ARRAY_BYTES, SINGLE_PASS, Manifest, Stage, concrete
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 BackendChoice: TypeAlias = str | Mapping[str, str] | None
 """One backend for all stages, or stage -> backend. None, or a stage that is left out, is ONNX Runtime where the stage
-has an ONNX artifact, else whatever it has."""
+has an ONNX artifact, else whatever it has. A backend that runs a whole package (``"c"``) is chosen for all stages."""
 
 _MAX_THREADS = 1024
 
@@ -77,6 +78,14 @@ def load(
             f"{package.path}: this Ashore has no runner {manifest.runner.type!r}, only {SINGLE_PASS!r} and "
             f"{ACTION_QUEUE!r}"
         )
+    _check_chosen(manifest, backend)
+    whole = whole_backend(package, backend)
+    if whole is not None:
+        check_whole_options(whole, options)
+        plan = open_whole(whole, package, batch=batch, check_finite=check_finite)
+        return Policy(
+            manifest, plan, package.initial_state(), batch=batch, check_finite=check_finite, seen=partial(_ranges, package)
+        )
     sessions = open_stages(package, backend, options)
     return assemble(package, sessions, batch=batch, check_finite=check_finite)
 
@@ -113,9 +122,7 @@ def open_stages(package: Package, backend: BackendChoice, options: Options) -> d
     """Open every stage of a package."""
     stages = package.manifest.stages
     chosen = dict.fromkeys(stages, backend) if isinstance(backend, str) else dict(backend or {})
-    for name in chosen:
-        if name not in stages:
-            raise InputError(f"backend: there is no stage {name!r}{suggestion(name, stages)}")
+    _check_chosen(package.manifest, backend)
     names: dict[str, str] = {}
     for name, stage in stages.items():
         if stage.artifacts:
@@ -163,6 +170,12 @@ def _check_arguments(path: object, backend: object, options: Options) -> None:
         raise InputError(f"device: expected a name such as 'cpu', got {device!r}")
     if properties is not None and not _are_named(properties):
         raise InputError(f"properties: expected a mapping from name to value, got {properties!r}")
+
+
+def _check_chosen(manifest: Manifest, backend: BackendChoice) -> None:
+    for name in backend if isinstance(backend, Mapping) else ():
+        if name not in manifest.stages:
+            raise InputError(f"backend: there is no stage {name!r}{suggestion(name, manifest.stages)}")
 
 
 def _are_providers(providers: object) -> bool:

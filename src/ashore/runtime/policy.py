@@ -16,8 +16,8 @@ from ashore.runtime.inputs import admit
 from ashore.runtime.loops import Stepped
 from ashore.runtime.memory import slot_of
 from ashore.runtime.observing import Observed, observe
-from ashore.runtime.plan import Plan
 from ashore.runtime.queueing import ActionQueue
+from ashore.runtime.whole import Runnable
 from ashore.spec import BATCH, Manifest, Port, State, Wiring
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Policy:
     def __init__(
         self,
         manifest: Manifest,
-        plan: Plan,
+        plan: Runnable,
         initial: Arrays,
         *,
         batch: int,

@@ -16,7 +16,7 @@ import numpy as np
 
 from ashore.errors import AshoreError, InputError, VerificationError
 from ashore.package import Array, Arrays, Golden, Package, Tick, batch_of
-from ashore.runtime import BackendChoice, Policy, Snapshot, backend_name, default_backend, load
+from ashore.runtime import BackendChoice, Policy, Snapshot, backend_name, default_backend, load, whole_backend
 from ashore.spec import CALLS, Endpoint, Manifest, Wiring
 from ashore.verify.hints import hint
 
@@ -142,7 +142,9 @@ def replay(
 
 
 def backends_of(package: Package, choice: BackendChoice) -> dict[str, str]:
-    """Stage -> the backend that it runs on; stages without artifacts are left out."""
+    """Stage -> the backend that it runs on; stages without artifacts are left out, but where one backend runs all."""
+    if whole := whole_backend(package, choice):
+        return dict.fromkeys(package.manifest.stages, whole)
     used: dict[str, str] = {}
     for name, stage in package.manifest.stages.items():
         if stage.artifacts:
