@@ -84,7 +84,12 @@ def load(
         check_whole_options(whole, options)
         plan = open_whole(whole, package, batch=batch, check_finite=check_finite)
         return Policy(
-            manifest, plan, package.initial_state(), batch=batch, check_finite=check_finite, seen=partial(_ranges, package)
+            manifest,
+            plan,
+            package.initial_state(),
+            batch=batch,
+            check_finite=check_finite,
+            seen=partial(_ranges, package),
         )
     sessions = open_stages(package, backend, options)
     return assemble(package, sessions, batch=batch, check_finite=check_finite)
