@@ -10,7 +10,7 @@ RUNTIME_STAMP := $(RUNTIME_VENV)/.installed
 LEROBOT_STAMP := $(LEROBOT_VENV)/.installed
 
 # What a package on a robot needs must pass where torch is not even installed.
-RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/deploy tests/docs/test_deploy.py tests/verify tests/cli tests/attacks tests/examples
+RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/deploy tests/docs/test_deploy.py tests/docs/test_verify.py tests/verify tests/cli tests/attacks tests/examples
 RUNTIME_TESTS += tests/environment/test_session.py tests/interop/exploy tests/interop/policy_package tests/test_plugins.py
 RUNTIME_TESTS += tests/view/test_html.py tests/view/test_page.py tests/view/test_page_serving.py tests/docs/test_view.py
 
@@ -19,7 +19,10 @@ PYTEST := -m pytest -n auto
 
 LEROBOT_TESTS := tests/with_lerobot
 
-.PHONY: help setup setup-lerobot demo test test-all test-lerobot test-browser check format bench bench-lerobot docs build clean
+# They need compilers and an emulator: tools/setup_system.sh says which.
+NATIVE_TESTS := tests/native
+
+.PHONY: help setup setup-lerobot setup-system demo test test-all test-lerobot test-browser test-native check format bench bench-lerobot docs build clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -27,6 +30,9 @@ help:  ## List the targets.
 setup: $(STAMP)  ## Make the development environment in .venv.
 
 setup-lerobot: $(LEROBOT_STAMP)  ## Make an environment with LeRobot in .venv-lerobot, for test-lerobot.
+
+setup-system:  ## Install what the tests need from the system (Debian): compilers, an emulator, a browser.
+	bash tools/setup_system.sh
 
 demo: $(STAMP)  ## Record a policy and a whole environment; build a package, inspect, verify, run and measure it.
 	$(BIN)/python examples/record_policy.py demo/recorded
@@ -38,11 +44,11 @@ demo: $(STAMP)  ## Record a policy and a whole environment; build a package, ins
 	$(BIN)/ashore bench demo/first
 
 test: $(STAMP) $(RUNTIME_STAMP)  ## Run every test, and those of the runtime again without torch.
-	$(BIN)/python $(PYTEST)
+	$(BIN)/python $(PYTEST) --ignore $(NATIVE_TESTS)
 	ASHORE_NO_TORCH=1 $(RUNTIME_VENV)/bin/python $(PYTEST) $(RUNTIME_TESTS)
 
 test-all: $(STAMP)  ## Run also the tests that take long: every task of mjlab.
-	$(BIN)/python $(PYTEST) -m "all_tasks or not all_tasks"
+	$(BIN)/python $(PYTEST) --ignore $(NATIVE_TESTS) -m "all_tasks or not all_tasks"
 
 test-lerobot: $(LEROBOT_STAMP) $(RUNTIME_STAMP)  ## Run the tests that need LeRobot; nothing is downloaded.
 	HF_HUB_OFFLINE=1 ASHORE_RUNTIME_PYTHON=$(CURDIR)/$(RUNTIME_VENV)/bin/python \
@@ -50,6 +56,10 @@ test-lerobot: $(LEROBOT_STAMP) $(RUNTIME_STAMP)  ## Run the tests that need LeRo
 
 test-browser: $(STAMP)  ## Run the tests of pages in Chromium, which has to be there (Debian: chromium, chromium-driver).
 	$(BIN)/python -m pytest tests/browser
+
+test-native: $(STAMP)  ## Run the tests of compiled policies; they fail where a compiler or the emulator is missing.
+	bash tools/setup_system.sh --check
+	$(BIN)/python $(PYTEST) $(NATIVE_TESTS)
 
 check: $(STAMP)  ## Check format, lint and types.
 	$(BIN)/ruff format --check .

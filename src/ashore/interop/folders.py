@@ -40,12 +40,18 @@ def read_inside(folder: Path, path: str, where: str, limit: int = -1) -> bytes:
         raise PackageError(f"{where}: {path!r} cannot be read: {error.strerror or error}") from error
 
 
-def check_free(target: Path) -> None:
-    """Raise `PackageError` unless a directory may be made: nothing is lost, and no package gets files of others."""
+def check_free(target: Path, replaceable: Callable[[Path], bool] = lambda _: False) -> None:
+    """Raise `PackageError` unless a directory may be made: nothing is lost, and no package gets files of others.
+
+    Args:
+        target: the directory.
+        replaceable: whether a directory that is there, with something in it, may be replaced.
+    """
     try:
         if target.is_symlink():
             raise PackageError(f"{target}: is a link; name the place it points to")
-        if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        empty = target.is_dir() and not any(target.iterdir())
+        if target.exists() and not empty and not (target.is_dir() and replaceable(target)):
             raise PackageError(f"{target}: is there already; remove it or choose another place")
         for parent in target.absolute().parents:
             manifest = parent / MANIFEST
@@ -77,8 +83,14 @@ def place_folder(target: Path, contents: Mapping[str, bytes], check: Callable[[P
                     stream.flush()
                     os.fsync(stream.fileno())
             check(fresh)
-            if target.is_dir():
-                target.rmdir()
-            fresh.rename(target)
+            old = Path(scratch) / "old"
+            try:
+                if target.is_dir():
+                    target.rename(old)
+                fresh.rename(target)
+            except BaseException:  # an interrupt between the two must not cost what was there
+                if old.exists() and not target.exists():
+                    old.rename(target)
+                raise
     except OSError as error:
         raise PackageError(f"{target}: cannot be written: {error.strerror or error}") from error

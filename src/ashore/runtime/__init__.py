@@ -4,6 +4,7 @@ from ashore.runtime.backend import BACKENDS, Backend, Options, Session, backend_
 from ashore.runtime.inference import InferenceManager
 from ashore.runtime.loading import BackendChoice, load, open_stages
 from ashore.runtime.policy import Policy, Snapshot
+from ashore.runtime.whole import whole_backend
 
 __all__ = [
     "BACKENDS",
@@ -18,4 +19,5 @@ __all__ = [
     "default_backend",
     "load",
     "open_stages",
+    "whole_backend",
 ]

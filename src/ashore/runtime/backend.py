@@ -34,6 +34,9 @@ class Options(NamedTuple):
     properties: Mapping[str, Any] | None = None
     """Properties of OpenVINO, or what a plugin takes; they override what Ashore would set."""
 
+    optimise: bool = True
+    """Whether ONNX Runtime may rewrite the graph before it runs it; to see what its rewriting does, False."""
+
 
 class Session(Protocol):
     """An opened stage."""
@@ -82,6 +85,10 @@ BACKENDS: Mapping[str, str] = {
 }
 """Backend name -> where its class is. Imported only when asked for. If nobody asks, the first safe one that a
 stage has an artifact for runs it."""
+
+WHOLE: Mapping[str, str] = {"c": "ashore.backends.c.loading:open_package"}
+"""Name of a backend that makes one thing of a whole package -> the function that opens one; see
+`ashore.runtime.whole`. Imported only when asked for."""
 
 PLUGINS = Plugins("ashore.backends", "backend", BackendError)
 """Backends of other packages. They run only if they are named."""
@@ -161,8 +168,12 @@ def check_options(options: Options, backends: Sequence[str]) -> None:
 
 def check_backend(name: str) -> None:
     """Raise `BackendError` if there is no backend of that name. Nothing of it is imported."""
+    if name in WHOLE:
+        raise BackendError(
+            f"the backend {name!r} runs whole packages, not stages; use ashore.load with backend={name!r}"
+        )
     if name not in BACKENDS:
-        PLUGINS.find(name, BACKENDS, ALIASES)
+        PLUGINS.find(name, {**BACKENDS, **WHOLE}, ALIASES)
 
 
 def find_backend(name: str) -> Backend:
@@ -181,7 +192,7 @@ def find_backend(name: str) -> Backend:
 
 
 def _plugin(name: str) -> Backend:
-    made = PLUGINS.load(name, BACKENDS, ALIASES)
+    made = PLUGINS.load(name, {**BACKENDS, **WHOLE}, ALIASES)
     try:
         backend = made()
     except Exception as error:  # it is somebody else's, and may raise anything at all

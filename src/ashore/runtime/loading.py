@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ashore.errors import BackendError, InputError, ManifestError, suggestion
 from ashore.package import Package, read
@@ -26,11 +27,15 @@ from ashore.runtime.plan import Plan
 from ashore.runtime.policy import Policy
 from ashore.runtime.processing import ProcessorSession
 from ashore.runtime.queueing import ActionQueue, find_queue
+from ashore.runtime.whole import check_whole_options, open_whole, whole_backend
 from ashore.spec import ACTION_QUEUE, BATCH, DTYPE_BYTES, MAX_ARRAY_BYTES, SINGLE_PASS, Manifest, Stage, concrete
+
+if TYPE_CHECKING:
+    from ashore.runtime.ranges import Ranges
 
 BackendChoice: TypeAlias = str | Mapping[str, str] | None
 """One backend for all stages, or stage -> backend. None, or a stage that is left out, is ONNX Runtime where the stage
-has an ONNX artifact, else whatever it has."""
+has an ONNX artifact, else whatever it has. A backend that runs a whole package (``"c"``) is chosen for all stages."""
 
 _MAX_THREADS = 1024
 
@@ -73,6 +78,19 @@ def load(
             f"{package.path}: this Ashore has no runner {manifest.runner.type!r}, only {SINGLE_PASS!r} and "
             f"{ACTION_QUEUE!r}"
         )
+    _check_chosen(manifest, backend)
+    whole = whole_backend(package, backend)
+    if whole is not None:
+        check_whole_options(whole, options)
+        plan = open_whole(whole, package, batch=batch, check_finite=check_finite)
+        return Policy(
+            manifest,
+            plan,
+            package.initial_state(),
+            batch=batch,
+            check_finite=check_finite,
+            seen=partial(_ranges, package),
+        )
     sessions = open_stages(package, backend, options)
     return assemble(package, sessions, batch=batch, check_finite=check_finite)
 
@@ -92,16 +110,24 @@ def assemble(package: Package, sessions: Mapping[str, Session], *, batch: int = 
     queue = None if found is None else ActionQueue(found, plan, batch)
     initial = package.initial_state()
     stepped = [session for session in sessions.values() if isinstance(session, Stepped)]
-    return Policy(manifest, plan, initial, batch=batch, check_finite=check_finite, queue=queue, stepped=stepped)
+    return Policy(
+        manifest, plan, initial,
+        batch=batch, check_finite=check_finite, queue=queue, stepped=stepped, seen=partial(_ranges, package),
+    )  # fmt: skip
+
+
+def _ranges(package: Package) -> Ranges | None:
+    from ashore.runtime.ranges import Ranges  # a policy that is only stepped does not pay for it
+
+    golden = package.golden()
+    return None if golden is None else Ranges(golden, package.manifest)
 
 
 def open_stages(package: Package, backend: BackendChoice, options: Options) -> dict[str, Session]:
     """Open every stage of a package."""
     stages = package.manifest.stages
     chosen = dict.fromkeys(stages, backend) if isinstance(backend, str) else dict(backend or {})
-    for name in chosen:
-        if name not in stages:
-            raise InputError(f"backend: there is no stage {name!r}{suggestion(name, stages)}")
+    _check_chosen(package.manifest, backend)
     names: dict[str, str] = {}
     for name, stage in stages.items():
         if stage.artifacts:
@@ -142,13 +168,19 @@ def _check_arguments(path: object, backend: object, options: Options) -> None:
     if not isinstance(backend, str | None) and not all(isinstance(name, str) for name in (*names, *names.values())):
         raise InputError(f"backend: expected a name, or a mapping from stage to name, got {backend!r}")
     _check_count("threads", options.threads, _MAX_THREADS)
-    providers, device, properties = cast("tuple[object, ...]", options[1:])
+    providers, device, properties = cast("tuple[object, ...]", options[1:4])
     if providers is not None and not _are_providers(providers):
         raise InputError(f"providers: expected a list of names, or of (name, options) pairs, got {providers!r}")
     if device is not None and not (isinstance(device, str) and device):
         raise InputError(f"device: expected a name such as 'cpu', got {device!r}")
     if properties is not None and not _are_named(properties):
         raise InputError(f"properties: expected a mapping from name to value, got {properties!r}")
+
+
+def _check_chosen(manifest: Manifest, backend: BackendChoice) -> None:
+    for name in backend if isinstance(backend, Mapping) else ():
+        if name not in manifest.stages:
+            raise InputError(f"backend: there is no stage {name!r}{suggestion(name, manifest.stages)}")
 
 
 def _are_providers(providers: object) -> bool:

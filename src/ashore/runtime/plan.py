@@ -48,7 +48,9 @@ class Plan:
         self.memory = self._make_memory()
         """The states, and what is written with them."""
 
-        self.runs = {rate: self._make_run(rate, self._stages(rate)) for rate in RATES if self._stages(rate)}
+        self.runs: Mapping[Rate, Run] = {
+            rate: self._make_run(rate, self._stages(rate)) for rate in RATES if self._stages(rate)
+        }
         """Rate -> the function that runs it; rates without stages are left out."""
 
     def remember(self) -> tuple[Run | None, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,13 @@ from ashore.runtime.inputs import admit
 from ashore.runtime.loops import Stepped
 from ashore.runtime.memory import slot_of
 from ashore.runtime.observing import Observed, observe
-from ashore.runtime.plan import Plan
 from ashore.runtime.queueing import ActionQueue
+from ashore.runtime.whole import Runnable
 from ashore.spec import BATCH, Manifest, Port, State, Wiring
 
 if TYPE_CHECKING:
     from ashore.runtime.bound import Bound
+    from ashore.runtime.ranges import Ranges
     from ashore.runtime.robot import Robot
 
 
@@ -82,13 +83,14 @@ class Policy:
     def __init__(
         self,
         manifest: Manifest,
-        plan: Plan,
+        plan: Runnable,
         initial: Arrays,
         *,
         batch: int,
         check_finite: bool,
         queue: ActionQueue | None = None,
         stepped: Sequence[Stepped] = (),
+        seen: Callable[[], Ranges | None] = lambda: None,
     ) -> None:
         self._manifest = manifest
         self._batch = batch
@@ -102,6 +104,9 @@ class Policy:
         }
         self._queue = queue
         self._stepped = stepped
+        self._seen = seen
+        self._ranges: Ranges | None = None
+        self._looked = False
         self._generator: np.random.Generator | None = None
         self._single = False
         self._decide = plan.runs["policy"] if queue is None else queue.step
@@ -148,6 +153,15 @@ class Policy:
     def states(self) -> Mapping[str, State]:
         """State name -> what it is."""
         return MappingProxyType(self._manifest.states)
+
+    def ranges(self) -> Ranges | None:
+        """What the inputs were in the golden rollout, to raise alarms with; None if the package holds none.
+
+        The rollout is read from the package on the first call; a robot that is bound does it then.
+        """
+        if not self._looked:
+            self._ranges, self._looked = self._seen(), True
+        return self._ranges
 
     def reset(self, rows: Array | None = None) -> None:
         """Start an episode: every state whose rule is ``"initial"`` gets its initial value.

@@ -14,7 +14,7 @@ import numpy as np
 from ashore.errors import AshoreError, BackendError, InputError, NonFiniteError
 from ashore.package import Array, Arrays
 from ashore.runtime.inputs import admit
-from ashore.runtime.memory import FiniteCheck, Memory, Slot, first_bad
+from ashore.runtime.memory import Bad, FiniteCheck, Memory, Slot, first_bad
 from ashore.spec import Port
 
 Run: TypeAlias = Callable[[Arrays], dict[str, Array]]
@@ -124,6 +124,11 @@ def _bad_value(contract: Contract, checks: tuple[FiniteCheck, ...]) -> AshoreErr
     bad = first_bad(checks)
     if bad is None:
         return NonFiniteError(f"{contract.verb}: a value was not finite; the state is unchanged")
+    return not_finite(contract, bad)
+
+
+def not_finite(contract: Contract, bad: Bad) -> AshoreError:
+    """What to say of a value that is not finite."""
     group, name = bad.where
     port = {"inputs": contract.inputs, "outputs": contract.outputs}.get(group, {}).get(name)
     named = port.element_names[-1] if port is not None and port.element_names else None

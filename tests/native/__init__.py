@@ -1,0 +1,1 @@
+"""Compiled packages in C and C++: built, run and compared."""
