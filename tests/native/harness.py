@@ -72,7 +72,7 @@ class Contract(ctypes.Structure):
     )
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A status that is not ASHORE_OK."""
 
     def __init__(self, status: int, port: int, element: int) -> None:
@@ -119,7 +119,7 @@ class Native:
         if status:
             port, element = ctypes.c_int(), ctypes.c_size_t()
             self.contract.fault(self.policy, port, element)
-            raise Refused(status, port.value, element.value)
+            raise RefusedError(status, port.value, element.value)
         return self._unpack(f"{verb}_output", taken)
 
     def _pack(self, group: str, arrays: Arrays, size: int) -> bytearray:

@@ -28,16 +28,98 @@ C_TYPES: Mapping[str, str] = {
 """Dtype -> the type of its elements in C; float16 has none."""
 
 _KEYWORDS = frozenset(
-    """alignas alignof and asm auto bool break case catch char class compl concept const constexpr continue decltype
-    default delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long
-    mutable namespace new noexcept not nullptr operator or private protected public register requires reinterpret_cast
-    restrict return short signed sizeof static static_assert static_cast struct switch template this thread_local throw
-    true try typedef typeid typename typeof union unsigned using virtual void volatile wchar_t while xor I INFINITY NAN
-    NULL errno linux unix""".split()
+    [
+        "alignas",
+        "alignof",
+        "and",
+        "asm",
+        "auto",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "class",
+        "compl",
+        "concept",
+        "const",
+        "constexpr",
+        "continue",
+        "decltype",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "dynamic_cast",
+        "else",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "false",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "noexcept",
+        "not",
+        "nullptr",
+        "operator",
+        "or",
+        "private",
+        "protected",
+        "public",
+        "register",
+        "requires",
+        "reinterpret_cast",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "static_assert",
+        "static_cast",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "thread_local",
+        "throw",
+        "true",
+        "try",
+        "typedef",
+        "typeid",
+        "typename",
+        "typeof",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "wchar_t",
+        "while",
+        "xor",
+        "I",
+        "INFINITY",
+        "NAN",
+        "NULL",
+        "errno",
+        "linux",
+        "unix",
+    ]
 )
 _CHUNK = 4096
 _PIECE = re.compile(r"/\*@ (\w+)(?: : ([\w ]+))? \*/\n")
-_WORD = re.compile(r"\bashore_\w+")
+_WORD = re.compile(r"\bnative_\w+")
 
 
 def identifier(name: str, taken: Iterable[str] = ()) -> str:
@@ -136,13 +218,6 @@ def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
 def read_text(name: str) -> str:
     """A file beside this one."""
     return (files("ashore.backends.c") / "texts" / name).read_text(encoding="utf-8")
-
-
-def policy_name(name: str) -> str:
-    """What the symbols of a package are called after ``ashore_``: its own name, unless something else is called so."""
-    made = re.sub(r"[^a-z0-9_]", "_", name.lower())
-    taken = {word for file in ("ashore.h", "kernels.c") for word in _WORD.findall(read_text(file))}
-    return f"{made}_policy" if f"ashore_{made}" in taken else made
 
 
 @cache

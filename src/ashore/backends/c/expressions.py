@@ -1,7 +1,7 @@
 """Elementwise operators as expressions of C.
 
-They are written so that a loop over them becomes vectors, and so that what is not a number stays that: ``x < 0 ? 0 : x``
-is NaN for NaN. Whole numbers wrap around, and dividing them by zero gives zero, on every processor.
+They are written so that a loop over them becomes vectors, and so that what is not a number stays that:
+``x < 0 ? 0 : x`` is NaN for NaN. Whole numbers wrap around, and dividing them by zero gives zero, on every processor.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FAST = {"exp", "tanh", "erf"}
 def call(name: str, dtype: np.dtype[Any], *arguments: str) -> str:
     """A call of a mathematical function."""
     if dtype.name == "float32":
-        name = f"ashore_{name}" if name in _FAST else f"{name}f"
+        name = f"native_{name}" if name in _FAST else f"{name}f"
     return f"{name}({', '.join(arguments)})"
 
 
@@ -127,7 +127,7 @@ def _mish(node: Node, dtype: np.dtype[Any]) -> str:
 def sigmoid(dtype: np.dtype[Any], argument: str = "{0}") -> str:
     """The logistic function."""
     if dtype.name == "float32":
-        return f"ashore_sigmoid({argument})"
+        return f"native_sigmoid({argument})"
     return f"1.0 / (1.0 + exp(-({argument})))"
 
 
@@ -219,7 +219,7 @@ def cast(inner: str, source: np.dtype[Any], target: np.dtype[Any]) -> str:
         return f"({inner}) != 0"
     if source.kind == "f" and target.kind in "iu":
         wide = f"(double)({inner})"
-        return f"({kind})ashore_whole{'64' if target.itemsize > 4 or target.name == 'uint32' else '32'}({wide})"
+        return f"({kind})native_whole{'64' if target.itemsize > 4 or target.name == 'uint32' else '32'}({wide})"
     return f"({kind})({inner})"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ashore.backends.c.code import C_TYPES, comment, identifier, number
 from ashore.backends.c.graph import prod
 from ashore.backends.c.program import Program
-from ashore.spec import Port, State, concrete
+from ashore.spec import Joint, Port, State, concrete
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -52,7 +52,7 @@ def header(program: Program, name: str, arenas: Mapping[str, int]) -> str:
         run = program.rates.get(rate)  # type: ignore[call-overload]
         for side, ports in (("in", run.inputs if run else {}), ("out", run.outputs if run else {})):
             what = "takes" if side == "in" else "gives"
-            about = f"What {'a' if title == 'step' else 'a'} {title} {what}{'' if ports else ': nothing'}."
+            about = f"What a {title} {what}{'' if ports else ': nothing'}."
             lines += _struct(f"ashore_{name}_{title}_{side}", about, ports, program.fields[f"{rate}.{side}"], program)
     lines += _struct(
         f"ashore_{name}_states", "What lives on between calls.", manifest.states, program.fields["states"], program
@@ -96,8 +96,8 @@ def _constants(program: Program, macro: str) -> list[str]:
     return [*lines, ""]
 
 
-def _joint(joint: object) -> str:
-    parts = [str(getattr(joint, "name"))]  # noqa: B009
+def _joint(joint: Joint) -> str:
+    parts = [joint.name]
     for field in ("default_position", "kp", "kd", "effort_limit"):
         value = getattr(joint, field)
         if value is not None:
@@ -164,14 +164,18 @@ def _functions(name: str, program: Program) -> list[str]:
         "/* Start an episode. */",
         f"void ashore_{name}_reset(ashore_{name} *policy);",
         "/* Decide. */",
-        f"ashore_status ashore_{name}_step(ashore_{name} *policy, const ashore_{name}_step_in *in, "
-        f"ashore_{name}_step_out *out);",
+        (
+            f"ashore_status ashore_{name}_step(ashore_{name} *policy, const ashore_{name}_step_in *in, "
+            f"ashore_{name}_step_out *out);"
+        ),
     ]
     if "substep" in program.rates:
         lines += [
             "/* Act between decisions. */",
-            f"ashore_status ashore_{name}_substep(ashore_{name} *policy, const ashore_{name}_substep_in *in, "
-            f"ashore_{name}_substep_out *out);",
+            (
+                f"ashore_status ashore_{name}_substep(ashore_{name} *policy, const ashore_{name}_substep_in *in, "
+                f"ashore_{name}_substep_out *out);"
+            ),
         ]
     return [
         *lines,

@@ -90,7 +90,7 @@ def _gathering(outer: int, count: int, size: int, inner: int) -> list[str]:
         "int o, i, k;",
         f"for (o = 0; o < {outer}; ++o)",
         f"    for (i = 0; i < {count}; ++i) {{",
-        f"        const size_t at = ashore_index((int64_t)(@i@)[i], {size}, &outside);",
+        f"        const size_t at = native_index((int64_t)(@i@)[i], {size}, &outside);",
         f"        for (k = 0; k < {inner}; ++k)",
         f"            (@y@)[(o * {count} + i) * {inner} + k] = (@x@)[((size_t)o * {size} + at) * {inner} + (size_t)k];",
         "    }",
@@ -155,7 +155,7 @@ def _gather_elements(lowerer: Lowerer, node: Node) -> None:
         f"int {', '.join(f'i{place}' for place in range(len(index.shape)))};",
         *_loops(index.shape),
         "{",
-        f"    const size_t at = ashore_index((int64_t)(@i@)[{place}], {view.shape[axis]}, &outside);",
+        f"    const size_t at = native_index((int64_t)(@i@)[{place}], {view.shape[axis]}, &outside);",
         f"    (@y@)[{place}] = (@x@)[{_flat(view.shape, names)}];",
         "}",
     ]
@@ -191,7 +191,7 @@ def _scatter_elements(lowerer: Lowerer, node: Node) -> None:
         f"int {', '.join(f'i{place}' for place in range(len(index.shape)))};",
         *_loops(index.shape),
         "{",
-        f"    const size_t at = ashore_index((int64_t)(@i@)[{place}], {view.shape[axis]}, &outside);",
+        f"    const size_t at = native_index((int64_t)(@i@)[{place}], {view.shape[axis]}, &outside);",
         f"    {C_TYPES[view.dtype.name]} *const to = (@y@) + ({_flat(view.shape, names)});",
         f"    *to = {_reduced(node, '*to', f'(@u@)[{place}]', view.dtype)};",
         "}",
@@ -224,7 +224,7 @@ def _gather_nd(lowerer: Lowerer, node: Node) -> None:
 
 def _places_nd(depth: int, sizes: tuple[int, ...]) -> list[str]:
     return [
-        f"        at += ashore_index((int64_t)(@i@)[(ROW) * {depth} + {place}], {sizes[place]}, &outside) * {step};"
+        f"        at += native_index((int64_t)(@i@)[(ROW) * {depth} + {place}], {sizes[place]}, &outside) * {step};"
         for place, step in enumerate(row_major(sizes))
     ]
 

@@ -55,11 +55,11 @@ def dense_call(
     w: str = "@w@",
 ) -> str:
     """A call of the dense kernel."""
-    return f"ashore_dense({w}, {x}, {x_row}, {rows}, {depth}, {columns}, {start}, {start_row}, {y}, {y_row});"
+    return f"native_dense({w}, {x}, {x_row}, {rows}, {depth}, {columns}, {start}, {start_row}, {y}, {y_row});"
 
 
 def dense(lowerer: Lowerer, node: Node, source: View, weights: Array, bias: Array | None, target: View) -> None:
-    """target = source weights + bias, for rows of the source."""
+    """Compute target = source weights + bias, for rows of the source."""
     depth, columns = weights.shape
     rows = source.count // depth if depth else 0
     start = np.zeros(columns, np.float32) if bias is None else bias.astype(np.float32)
@@ -110,7 +110,7 @@ def between(lowerer: Lowerer, node: Node, a: View, b: View, target: View) -> Non
         return " + ".join([f"(@{name}@)", *terms])
 
     if fast:
-        function = "ashore_dots" if dots else "ashore_products"
+        function = "native_dots" if dots else "native_products"
         shape = f"{a.strides[-2]}, {m}, {k}, {n}" if dots else f"{a.strides[-2]}, {a.strides[-1]}, {m}, {k}, {n}"
         step = b.strides[-1] if dots else b.strides[-2]
         inner = [f"{function}({place(a, 'a')}, {shape}, {place(b, 'b')}, {step}, {place(target, 'y')}, {n});"]
@@ -161,7 +161,7 @@ def _gemm(lowerer: Lowerer, node: Node) -> None:
 
 
 def _finish(lowerer: Lowerer, node: Node, product: View, bias: Value | None, alpha: float, beta: float) -> None:
-    """alpha product + beta bias, where they are not in the product yet."""
+    """Compute alpha product + beta bias, where they are not in the product yet."""
     target, dtype = lowerer.output(node), product.dtype
 
     def real(value: float) -> Literal:

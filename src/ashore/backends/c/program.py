@@ -1,7 +1,7 @@
 """What a package computes, as one graph for each rate, and where everything that it keeps comes from and goes.
 
-The rules are those of `ashore.runtime.plan`: stages run in the order of the wires; a state is what its writer gave on the
-last run; everything that must be finite is looked at before anything is kept.
+The rules are those of `ashore.runtime.plan`: stages run in the order of the wires; a state is what its writer gave on
+the last run; everything that must be finite is looked at before anything is kept.
 """
 
 from __future__ import annotations

@@ -119,13 +119,13 @@ class _Layer:
                 body = [
                     self._product("@r@", "h", hidden, self._columns, "g", self._row),
                     self._cells(
-                        f"ashore_lstm_cells(g + r * {self._row}, c + r * {hidden}, h + r * {hidden}, {hidden});"
+                        f"native_lstm_cells(g + r * {self._row}, c + r * {hidden}, h + r * {hidden}, {hidden});"
                     ),
                 ]
             case "GRU" if node.get("linear_before_reset", 0):
                 constants |= {"r": panels(recurrence.T), "b": outer, "q": inner}
                 outs["k"] = scratch(np.dtype(np.float32), (rows, self._row))
-                cells = f"ashore_gru_cells(g + r * {self._row}, k + r * {self._row}, h + r * {hidden}, {hidden});"
+                cells = f"native_gru_cells(g + r * {self._row}, k + r * {self._row}, h + r * {hidden}, {hidden});"
                 product = dense_call("h", hidden, rows, hidden, self._columns, "@q@", 0, "k", self._row, "@r@")
                 body = [product, self._cells(cells)]
             case "GRU":
@@ -133,8 +133,8 @@ class _Layer:
                 constants |= {"r": panels(recurrence[:gates].T), "n": panels(recurrence[gates:].T)}
                 constants["b"] = outer + inner
                 outs["k"] = scratch(np.dtype(np.float32), (rows, self._hidden))
-                reset = f"ashore_gru_reset(g + r * {self._row}, h + r * {hidden}, k + r * {hidden}, {hidden});"
-                cells = f"ashore_gru_reset_cells(g + r * {self._row}, h + r * {hidden}, {hidden});"
+                reset = f"native_gru_reset(g + r * {self._row}, h + r * {hidden}, k + r * {hidden}, {hidden});"
+                cells = f"native_gru_reset_cells(g + r * {self._row}, h + r * {hidden}, {hidden});"
                 start = f"g + {gates}"
                 candidate = dense_call("k", hidden, rows, hidden, hidden, start, self._row, start, self._row, "@n@")
                 body = [
@@ -145,7 +145,7 @@ class _Layer:
                 ]
             case _:
                 constants |= {"r": panels(recurrence.T), "b": outer + inner}
-                function = "ashore_relu_cells" if self._relu else "ashore_tanh_cells"
+                function = "native_relu_cells" if self._relu else "native_tanh_cells"
                 body = [
                     self._product("@r@", "h", hidden, self._columns, "g", self._row),
                     self._cells(f"{function}(g + r * {self._row}, h + r * {hidden}, {hidden});"),

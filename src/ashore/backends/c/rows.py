@@ -49,7 +49,7 @@ def _softmax(lowerer: Lowerer, node: Node) -> None:
     target = lowerer.scratch(view.dtype, source.shape)
     lowerer.put(node.outputs[0], back(target))
     width, kind, dtype = source.shape[-1], C_TYPES[view.dtype.name], view.dtype
-    total = f"ashore_sum(y, {width})" if dtype.name == "float32" else "total"
+    total = f"native_sum(y, {width})" if dtype.name == "float32" else "total"
     lines = [
         "int r, i;",
         f"for (r = 0; r < {prod(source.shape[:-1])}; ++r) {{",
@@ -101,7 +101,7 @@ def _reduce(lowerer: Lowerer, node: Node) -> None:
     if width == 0:
         raise BackendError(f"{node.where}: reduces an axis of length 0; the backend 'c' refuses it")
     place = lowerer.scratch(dtype, tuple(view.shape[axis] for axis in kept))
-    if 1 <= width <= 16 and not view.contiguous or width <= 4:
+    if (1 <= width <= 16 and not view.contiguous) or width <= 4:
         _unrolled(lowerer, node, moved, place, len(kept), before, sign)
     else:
         _rows(lowerer, node, lowerer.contiguous(moved, node.label), place, outer, width, before, sign)
@@ -167,9 +167,9 @@ def _rows(
     kind = C_TYPES[dtype.name]
     lines = ["int r;", f"for (r = 0; r < {outer}; ++r) {{", f"    const {kind} *const x = (@x@) + (size_t)r * {width};"]
     if dtype.name == "float32" and sign == "+" and not before:
-        lines.append(f"    const float total = ashore_sum(x, {width});")
+        lines.append(f"    const float total = native_sum(x, {width});")
     elif dtype.name == "float32" and sign == "+" and before == "square":
-        lines.append(f"    const float total = ashore_dot(x, x, {width});")
+        lines.append(f"    const float total = native_dot(x, x, {width});")
     else:
         lines += [
             "    int i;",
@@ -298,20 +298,20 @@ def _normalised(lowerer: Lowerer, node: Node, view: View, rows: int, width: int,
         raise BackendError(f"{node.where}: its output {extra[0].name!r} is not known to the backend 'c'")
     dtype, target = view.dtype, lowerer.output(node)
     kind = C_TYPES[dtype.name]
-    shape = (rows, width)
     axis = axis_of(node, node.get("axis", -1), len(view.shape))
     ins = {"x": view, "s": _spread(lowerer, node, 1, view.shape[axis:])}
     shift = node.optional(2) if centred else None
     if shift is not None:
         ins["b"] = _spread(lowerer, node, 2, view.shape[axis:])
+    moved, shifted = "(x[i] - mean)" if centred else "x[i]", " + (@b@)[i]" if "b" in ins else ""
     lines = [
         "int r, i;",
-        f"for (r = 0; r < {shape[0]}; ++r) {{",
+        f"for (r = 0; r < {rows}; ++r) {{",
         f"    const {kind} *const x = (@x@) + (size_t)r * {width};",
         f"    {kind} *const y = (@y@) + (size_t)r * {width};",
         *statistics(node, dtype, width, centred=centred),
         f"    for (i = 0; i < {width}; ++i)",
-        f"        y[i] = {'(x[i] - mean)' if centred else 'x[i]'} * scale * (@s@)[i]{' + (@b@)[i]' if 'b' in ins else ''};",
+        f"        y[i] = {moved} * scale * (@s@)[i]{shifted};",
         "}",
     ]
     lowerer.run(node, lines, ins, {"y": target})
@@ -323,8 +323,8 @@ def statistics(node: Node, dtype: np.dtype[Any], width: int, *, centred: bool) -
     epsilon = number(np.array(node.get("epsilon", 1e-5), dtype)[()], dtype)
     one, count = (number(np.array(value, dtype)[()], dtype) for value in (1, width))
     if dtype.name == "float32":
-        lines = [f"    const float mean = ashore_sum(x, {width}) / {count};"] if centred else []
-        square = f"ashore_squares(x, mean, {width})" if centred else f"ashore_dot(x, x, {width})"
+        lines = [f"    const float mean = native_sum(x, {width}) / {count};"] if centred else []
+        square = f"native_squares(x, mean, {width})" if centred else f"native_dot(x, x, {width})"
         return [*lines, f"    const float scale = {one} / sqrtf({square} / {count} + {epsilon});"]
     lines = [f"    {kind} mean = 0, square = 0, scale;"]
     if centred:

@@ -127,7 +127,8 @@ def source(program: Program, compiled: Mapping[str, Compiled], name: str, digest
     functions = functions_for("\n".join(calls))
     arrays, blob = weights.emit()
     lines = [
-        f"/* policy.c: the policy {comment(program.manifest.name)}, compiled from its package by Ashore. Do not edit. */",
+        f"/* policy.c: the policy {comment(program.manifest.name)}, compiled by Ashore from its package. Do not edit.",
+        " */",
         '#include "policy.h"',
         "",
         "#include <math.h>",
@@ -185,8 +186,7 @@ def _call(program: Program, run: RateProgram, compiled: Compiled, name: str, wei
         *indent(body),
         "}",
         "",
-        f"ashore_status {prefix}_{verb}({prefix} *policy, const {prefix}_{verb}_in *in, "
-        f"{prefix}_{verb}_out *out)",
+        (f"ashore_status {prefix}_{verb}({prefix} *policy, const {prefix}_{verb}_in *in, {prefix}_{verb}_out *out)"),
         "{",
         f"    return {verb}(policy, in, out);",
         "}",
@@ -211,7 +211,7 @@ def _input_checks(run: RateProgram, fields: Mapping[str, str], batch: int) -> li
 
 def _check(place: str, dtype: str, count: int, port: int, status: str) -> list[str]:
     return [
-        f"bad = ashore_bad_f{dtype[-2:]}({place}, {count});",
+        f"bad = native_bad_f{dtype[-2:]}({place}, {count});",
         f"if (bad < {count}) {{",
         f"    p->fault_port = {port};",
         "    p->fault_element = bad;",

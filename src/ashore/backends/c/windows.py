@@ -14,6 +14,7 @@ from ashore.backends.c.rows import permuted
 from ashore.errors import BackendError
 
 _SPATIAL = 3
+_FUNCTIONS = {"Conv": "conv", "ConvTranspose": "conv_transpose"}
 
 
 def _three(sizes: Sequence[int], fill: int) -> list[int]:
@@ -45,11 +46,11 @@ def _conv(lowerer: Lowerer, node: Node) -> None:
     ins = {"x": view, "w": lowerer.contiguous(lowerer.view(weights), node.label)}
     if bias is not None:
         ins["b"] = lowerer.contiguous(lowerer.view(bias), node.label)
-    outputs = target.shape[1] // groups
+    inputs, outputs = view.shape[1] // groups, target.shape[1] // groups
+    function, bias_of = f"native_{_FUNCTIONS[node.op]}", "@b@" if "b" in ins else "NULL"
     lines = [
         f"static const int sizes[] = {{{_sizes(node, view.shape[2:], target.shape[2:])}}};",
-        f"{'ashore_conv' if node.op == 'Conv' else 'ashore_conv_transpose'}(@x@, @w@, {'@b@' if 'b' in ins else 'NULL'}, "
-        f"@y@, {view.shape[0]}, {groups}, {view.shape[1] // groups}, {outputs}, sizes);",
+        f"{function}(@x@, @w@, {bias_of}, @y@, {view.shape[0]}, {groups}, {inputs}, {outputs}, sizes);",
     ]
     lowerer.run(node, lines, ins, {"y": target})
 
@@ -66,7 +67,7 @@ def _pool(lowerer: Lowerer, node: Node) -> None:
     mode = 0 if node.op == "MaxPool" else 2 if node.get("count_include_pad", 0) else 1
     lines = [
         f"static const int sizes[] = {{{sizes}}};",
-        f"ashore_pool(@x@, @y@, {prod(view.shape[:2])}, {mode}, sizes);",
+        f"native_pool(@x@, @y@, {prod(view.shape[:2])}, {mode}, sizes);",
     ]
     lowerer.run(node, lines, {"x": view}, {"y": target})
 

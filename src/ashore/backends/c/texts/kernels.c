@@ -8,65 +8,85 @@
 #else
 #define ASHORE_LANES 4
 #endif
-typedef float ashore_vec __attribute__((vector_size(4 * ASHORE_LANES), aligned(4), may_alias));
-#define ASHORE_LOAD(from) (*(const ashore_vec *)(from))
-#define ASHORE_STORE(to) (*(ashore_vec *)(to))
+typedef float native_vec __attribute__((vector_size(4 * ASHORE_LANES), aligned(4), may_alias));
+#define ASHORE_LOAD(from) (*(const native_vec *)(from))
+#define ASHORE_STORE(to) (*(native_vec *)(to))
 #else
 #define ASHORE_LANES 1
-typedef float ashore_vec;
+typedef float native_vec;
 #define ASHORE_LOAD(from) (*(from))
 #define ASHORE_STORE(to) (*(to))
 #endif
 
-/*@ ashore_bits */
-static inline int32_t ashore_bits(float x)
+/*@ native_bits */
+static inline int32_t native_bits(float x)
 {
     int32_t n;
     memcpy(&n, &x, sizeof n);
     return n;
 }
 
-/*@ ashore_power_of_two */
-static inline float ashore_power_of_two(int32_t n)
+/*@ native_power_of_two */
+static inline float native_power_of_two(uint32_t n)
 {
-    uint32_t bits = (uint32_t)(n + 127) << 23;
+    const uint32_t bits = (n + 127u) << 23;
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-/*@ ashore_exp : ashore_bits ashore_power_of_two */
-/* e to the x: 2^n times a polynomial over [-ln 2 / 2, ln 2 / 2]; branch-free, so that loops become vectors. */
-static inline float ashore_exp(float x)
+/*@ native_exp : native_bits native_power_of_two */
+/* e to the x: 2^n times a polynomial over [-ln 2 / 2, ln 2 / 2], the one of ONNX Runtime. Without branches, so that
+ * loops become vectors. */
+static inline float native_exp(float x)
 {
     float t, r, p;
-    int32_t n, half;
-    x = x < -104.0f ? -104.0f : x;
-    x = x > 89.0f ? 89.0f : x;
+    uint32_t n, half; /* a negative number wraps around, and so does what NaN makes of them */
+    x = x < -103.972084f ? -103.972084f : x;
+    x = x > 88.7762626647950f ? 88.7762626647950f : x;
     t = x * 1.44269504088896341f + 12582912.0f; /* adding 1.5 * 2^23 rounds to a whole number, in the low bits */
-    n = ashore_bits(t) - 0x4B400000;
+    n = (uint32_t)native_bits(t) - 0x4B400000u;
     t -= 12582912.0f;
-    r = (x - t * 0.693359375f) - t * -2.12194440e-4f;
-    p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = (p * r) * r + r + 1.0f;
-    half = (int32_t)((uint32_t)(n + 512) >> 1) - 256; /* in two steps, since 2^n alone may not be a float */
-    return p * ashore_power_of_two(half) * ashore_power_of_two(n - half);
+    r = t * -6.93145752e-1f + x;
+    r = t * -1.42860677e-6f + r;
+    p = 1.37805939e-3f;
+    p = p * r + 8.37312452e-3f;
+    p = p * r + 4.16695364e-2f;
+    p = p * r + 1.66664720e-1f;
+    p = p * r + 4.99999851e-1f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    half = ((n + 512u) >> 1) - 256u; /* in two steps, since 2^n alone may not be a float */
+    return p * native_power_of_two(half) * native_power_of_two(n - half);
 }
 
-/*@ ashore_sigmoid : ashore_exp */
-static inline float ashore_sigmoid(float x)
+/*@ native_sigmoid */
+/* One half and a quotient of polynomials, as ONNX Runtime has it: nothing is left below -18. */
+static inline float native_sigmoid(float x)
 {
-    return 1.0f / (1.0f + ashore_exp(-x));
+    float s, p, q;
+    x = x < -18.0f ? -18.0f : x;
+    x = x > 18.0f ? 18.0f : x;
+    s = x * x;
+    p = 4.37031012579801e-11f;
+    p = p * s + 1.15627324459942e-07f;
+    p = p * s + 6.08574864600143e-05f;
+    p = p * s + 8.51377133304701e-03f;
+    p = p * s + 2.48287947061529e-01f;
+    q = 6.10247389755681e-13f;
+    q = q * s + 5.76102136993427e-09f;
+    q = q * s + 6.29106785017040e-06f;
+    q = q * s + 1.70198817374094e-03f;
+    q = q * s + 1.16817656904453e-01f;
+    q = q * s + 9.93151921023180e-01f;
+    q = p * x / q + 0.5f;
+    q = q < 0.0f ? 0.0f : q;
+    return q > 1.0f ? 1.0f : q;
 }
 
-/*@ ashore_tanh */
+/*@ native_tanh */
 /* A quotient of polynomials, within a few units of the last place. */
-static inline float ashore_tanh(float x)
+static inline float native_tanh(float x)
 {
     float s, p, q;
     x = x < -9.0f ? -9.0f : x;
@@ -83,11 +103,11 @@ static inline float ashore_tanh(float x)
     q = q * s + 1.18534705686654e-04f;
     q = q * s + 2.26843463243900e-03f;
     q = q * s + 4.89352518554385e-03f;
-    return x * p / q;
+    return p * x / q;
 }
 
-/*@ ashore_erf */
-static inline float ashore_erf(float x)
+/*@ native_erf */
+static inline float native_erf(float x)
 {
     float s, p, q;
     x = x < -4.0f ? -4.0f : x;
@@ -105,28 +125,28 @@ static inline float ashore_erf(float x)
     q = q * s + -1.68282697438203e-03f;
     q = q * s + -7.37332916720468e-03f;
     q = q * s + -1.42647390514189e-02f;
-    return x * p / q;
+    return p * x / q;
 }
 
-/*@ ashore_bad_f32 : ashore_bits */
+/*@ native_bad_f32 : native_bits */
 /* The first element that is NaN or infinite, or n. */
-static size_t ashore_bad_f32(const float *x, size_t n)
+static size_t native_bad_f32(const float *x, size_t n)
 {
     int32_t most = 0;
     size_t i;
     for (i = 0; i < n; ++i) {
-        int32_t size = ashore_bits(x[i]) & 0x7FFFFFFF;
+        int32_t size = native_bits(x[i]) & 0x7FFFFFFF;
         most = size > most ? size : most;
     }
     if (most < 0x7F800000)
         return n;
-    for (i = 0; i < n && (ashore_bits(x[i]) & 0x7FFFFFFF) < 0x7F800000; ++i) {
+    for (i = 0; i < n && (native_bits(x[i]) & 0x7FFFFFFF) < 0x7F800000; ++i) {
     }
     return i;
 }
 
-/*@ ashore_bad_f64 */
-static size_t ashore_bad_f64(const double *x, size_t n)
+/*@ native_bad_f64 */
+static size_t native_bad_f64(const double *x, size_t n)
 {
     size_t i;
     for (i = 0; i < n && x[i] - x[i] == 0.0; ++i) {
@@ -134,7 +154,7 @@ static size_t ashore_bad_f64(const double *x, size_t n)
     return i;
 }
 
-/*@ ashore_dense : vector */
+/*@ native_dense : vector */
 /* Matrix products with constant weights, which lie in panels: all rows of the first 128 columns, of the next 128, and
  * so on; the last columns in panels of 64, 32 and 16, filled up with zeros. So weights are read once, in order, and the
  * sums stay in registers.
@@ -146,8 +166,8 @@ static size_t ashore_bad_f64(const double *x, size_t n)
     static void NAME(const float *ASHORE_RESTRICT w, size_t width, const float *ASHORE_RESTRICT x, size_t x_row,       \
                      size_t depth, const float *start, size_t start_row, float *y, size_t y_row, size_t valid)         \
     {                                                                                                                  \
-        const ashore_vec zero = {0};                                                                                   \
-        ashore_vec sums[ROWS][VECTORS];                                                                                \
+        const native_vec zero = {0};                                                                                   \
+        native_vec sums[ROWS][VECTORS];                                                                                \
         size_t d;                                                                                                      \
         int r, v;                                                                                                      \
         for (r = 0; r < (ROWS); ++r)                                                                                   \
@@ -155,7 +175,7 @@ static size_t ashore_bad_f64(const double *x, size_t n)
                 sums[r][v] = zero;                                                                                     \
         for (d = 0; d < depth; ++d)                                                                                    \
             for (v = 0; v < (VECTORS); ++v) {                                                                          \
-                const ashore_vec part = ASHORE_LOAD(w + d * width + v * ASHORE_LANES);                                 \
+                const native_vec part = ASHORE_LOAD(w + d * width + v * ASHORE_LANES);                                 \
                 for (r = 0; r < (ROWS); ++r)                                                                           \
                     sums[r][v] += part * x[(size_t)r * x_row + d];                                                     \
             }                                                                                                          \
@@ -177,50 +197,50 @@ static size_t ashore_bad_f64(const double *x, size_t n)
 
 /* One row at a time there are registers for eight sums; several rows share what they load of the weights. */
 #if ASHORE_LANES == 16
-ASHORE_PANEL(ashore_panel_128, 1, 8)
-ASHORE_PANEL(ashore_panel_64, 1, 4)
-ASHORE_PANEL(ashore_panel_32, 1, 2)
-ASHORE_PANEL(ashore_panel_16, 1, 1)
-ASHORE_PANEL(ashore_rows_64, 4, 4)
-ASHORE_PANEL(ashore_rows_32, 4, 2)
-ASHORE_PANEL(ashore_rows_16, 4, 1)
+ASHORE_PANEL(native_panel_128, 1, 8)
+ASHORE_PANEL(native_panel_64, 1, 4)
+ASHORE_PANEL(native_panel_32, 1, 2)
+ASHORE_PANEL(native_panel_16, 1, 1)
+ASHORE_PANEL(native_rows_64, 4, 4)
+ASHORE_PANEL(native_rows_32, 4, 2)
+ASHORE_PANEL(native_rows_16, 4, 1)
 #define ASHORE_STRIP 128
 #define ASHORE_ROWS_STRIP 64
 #elif ASHORE_LANES == 8
-ASHORE_PANEL(ashore_panel_64, 1, 8)
-ASHORE_PANEL(ashore_panel_32, 1, 4)
-ASHORE_PANEL(ashore_panel_16, 1, 2)
-ASHORE_PANEL(ashore_rows_16, 4, 2)
-#define ashore_panel_128 ashore_panel_64
-#define ashore_rows_64 ashore_rows_16
-#define ashore_rows_32 ashore_rows_16
+ASHORE_PANEL(native_panel_64, 1, 8)
+ASHORE_PANEL(native_panel_32, 1, 4)
+ASHORE_PANEL(native_panel_16, 1, 2)
+ASHORE_PANEL(native_rows_16, 4, 2)
+#define native_panel_128 native_panel_64
+#define native_rows_64 native_rows_16
+#define native_rows_32 native_rows_16
 #define ASHORE_STRIP 64
 #define ASHORE_ROWS_STRIP 16
 #elif ASHORE_LANES == 1
-ASHORE_PANEL(ashore_panel_16, 1, 16)
-#define ashore_panel_128 ashore_panel_16
-#define ashore_panel_64 ashore_panel_16
-#define ashore_panel_32 ashore_panel_16
-#define ashore_rows_64 ashore_panel_16
-#define ashore_rows_32 ashore_panel_16
-#define ashore_rows_16 ashore_panel_16
+ASHORE_PANEL(native_panel_16, 1, 16)
+#define native_panel_128 native_panel_16
+#define native_panel_64 native_panel_16
+#define native_panel_32 native_panel_16
+#define native_rows_64 native_panel_16
+#define native_rows_32 native_panel_16
+#define native_rows_16 native_panel_16
 #define ASHORE_STRIP 16
 #define ASHORE_ROWS_STRIP 16
 #else
-ASHORE_PANEL(ashore_panel_32, 1, 32 / ASHORE_LANES)
-ASHORE_PANEL(ashore_panel_16, 1, 16 / ASHORE_LANES)
-ASHORE_PANEL(ashore_rows_16, 2, 16 / ASHORE_LANES)
-#define ashore_panel_128 ashore_panel_32
-#define ashore_panel_64 ashore_panel_32
-#define ashore_rows_64 ashore_rows_16
-#define ashore_rows_32 ashore_rows_16
+ASHORE_PANEL(native_panel_32, 1, 32 / ASHORE_LANES)
+ASHORE_PANEL(native_panel_16, 1, 16 / ASHORE_LANES)
+ASHORE_PANEL(native_rows_16, 2, 16 / ASHORE_LANES)
+#define native_panel_128 native_panel_32
+#define native_panel_64 native_panel_32
+#define native_rows_64 native_rows_16
+#define native_rows_32 native_rows_16
 #define ASHORE_STRIP 32
 #define ASHORE_ROWS_STRIP 16
 #endif
 #define ASHORE_ROWS (ASHORE_LANES >= 8 ? 4 : ASHORE_LANES == 4 ? 2 : 1)
 
 /* y = start + x w, for rows of x; start is a row of biases (start_row 0), or what y holds. */
-static void ashore_dense(const float *ASHORE_RESTRICT w, const float *ASHORE_RESTRICT x, size_t x_row, size_t rows,
+static void native_dense(const float *ASHORE_RESTRICT w, const float *ASHORE_RESTRICT x, size_t x_row, size_t rows,
                          size_t depth, size_t columns, const float *start, size_t start_row, float *y, size_t y_row)
 {
     size_t column, r, d, s, width;
@@ -237,11 +257,11 @@ static void ashore_dense(const float *ASHORE_RESTRICT w, const float *ASHORE_RES
                 size_t from_row = start_row;
                 for (d = 0; d < depth; d += ASHORE_BLOCK) {
                     const size_t block = depth - d < ASHORE_BLOCK ? depth - d : ASHORE_BLOCK;
-                    (several ? (strip == 64 ? ashore_rows_64 : strip == 32 ? ashore_rows_32 : ashore_rows_16)
-                             : (strip == 128  ? ashore_panel_128
-                                : strip == 64 ? ashore_panel_64
-                                : strip == 32 ? ashore_panel_32
-                                              : ashore_panel_16))(w + d * width + s, width, x + r * x_row + d, x_row,
+                    (several ? (strip == 64 ? native_rows_64 : strip == 32 ? native_rows_32 : native_rows_16)
+                             : (strip == 128  ? native_panel_128
+                                : strip == 64 ? native_panel_64
+                                : strip == 32 ? native_panel_32
+                                              : native_panel_16))(w + d * width + s, width, x + r * x_row + d, x_row,
                                                                   block, from, from_row, to, y_row, inside);
                     from = to;
                     from_row = y_row;
@@ -252,10 +272,10 @@ static void ashore_dense(const float *ASHORE_RESTRICT w, const float *ASHORE_RES
     }
 }
 
-/*@ ashore_sum : vector */
-static float ashore_sum(const float *x, int n)
+/*@ native_sum : vector */
+static float native_sum(const float *x, int n)
 {
-    ashore_vec sums = {0};
+    native_vec sums = {0};
     float total = 0.0f, parts[ASHORE_LANES];
     int i = 0;
     for (; i + ASHORE_LANES <= n; i += ASHORE_LANES)
@@ -268,15 +288,15 @@ static float ashore_sum(const float *x, int n)
     return total;
 }
 
-/*@ ashore_squares : vector */
+/*@ native_squares : vector */
 /* The sum of the squared distances to the mean. */
-static float ashore_squares(const float *x, float mean, int n)
+static float native_squares(const float *x, float mean, int n)
 {
-    ashore_vec sums = {0};
+    native_vec sums = {0};
     float total = 0.0f, parts[ASHORE_LANES];
     int i = 0;
     for (; i + ASHORE_LANES <= n; i += ASHORE_LANES) {
-        const ashore_vec part = ASHORE_LOAD(x + i) - mean;
+        const native_vec part = ASHORE_LOAD(x + i) - mean;
         sums += part * part;
     }
     ASHORE_STORE(parts) = sums;
@@ -287,10 +307,10 @@ static float ashore_squares(const float *x, float mean, int n)
     return total;
 }
 
-/*@ ashore_dot : vector */
-static float ashore_dot(const float *x, const float *y, int n)
+/*@ native_dot : vector */
+static float native_dot(const float *x, const float *y, int n)
 {
-    ashore_vec sums = {0};
+    native_vec sums = {0};
     float total = 0.0f, parts[ASHORE_LANES];
     int i = 0;
     for (; i + ASHORE_LANES <= n; i += ASHORE_LANES)
@@ -303,19 +323,19 @@ static float ashore_dot(const float *x, const float *y, int n)
     return total;
 }
 
-/*@ ashore_dots : ashore_dot */
+/*@ native_dots : native_dot */
 /* y[m, n] = a[m, k] b[n, k]: rows of both lie in one piece. */
-static void ashore_dots(const float *a, int a_row, int m, int k, int n, const float *b, int b_row, float *y, int y_row)
+static void native_dots(const float *a, int a_row, int m, int k, int n, const float *b, int b_row, float *y, int y_row)
 {
     int i, j;
     for (i = 0; i < m; ++i)
         for (j = 0; j < n; ++j)
-            y[i * y_row + j] = ashore_dot(a + i * a_row, b + j * b_row, k);
+            y[i * y_row + j] = native_dot(a + i * a_row, b + j * b_row, k);
 }
 
-/*@ ashore_products */
+/*@ native_products */
 /* y[m, n] = a[m, k] b[k, n]: rows of b lie in one piece. */
-static void ashore_products(const float *ASHORE_RESTRICT a, int a_row, int a_column, int m, int k, int n,
+static void native_products(const float *ASHORE_RESTRICT a, int a_row, int a_column, int m, int k, int n,
                             const float *ASHORE_RESTRICT b, int b_row, float *ASHORE_RESTRICT y, int y_row)
 {
     int i, j, d;
@@ -331,70 +351,70 @@ static void ashore_products(const float *ASHORE_RESTRICT a, int a_row, int a_col
     }
 }
 
-/*@ ashore_lstm_cells : ashore_sigmoid ashore_tanh */
+/*@ native_lstm_cells : native_sigmoid native_tanh */
 /* Gates in the order input, output, forget, cell. */
-static void ashore_lstm_cells(const float *ASHORE_RESTRICT g, float *ASHORE_RESTRICT c, float *ASHORE_RESTRICT h, int n)
+static void native_lstm_cells(const float *ASHORE_RESTRICT g, float *ASHORE_RESTRICT c, float *ASHORE_RESTRICT h, int n)
 {
     int i;
     for (i = 0; i < n; ++i) {
-        const float cell = ashore_sigmoid(g[2 * n + i]) * c[i] + ashore_sigmoid(g[i]) * ashore_tanh(g[3 * n + i]);
+        const float cell = native_sigmoid(g[2 * n + i]) * c[i] + native_sigmoid(g[i]) * native_tanh(g[3 * n + i]);
         c[i] = cell;
-        h[i] = ashore_sigmoid(g[n + i]) * ashore_tanh(cell);
+        h[i] = native_sigmoid(g[n + i]) * native_tanh(cell);
     }
 }
 
-/*@ ashore_gru_cells : ashore_sigmoid ashore_tanh */
+/*@ native_gru_cells : native_sigmoid native_tanh */
 /* Gates in the order update, reset, hidden; k is what the state gives to each. */
-static void ashore_gru_cells(const float *ASHORE_RESTRICT g, const float *ASHORE_RESTRICT k, float *ASHORE_RESTRICT h,
+static void native_gru_cells(const float *ASHORE_RESTRICT g, const float *ASHORE_RESTRICT k, float *ASHORE_RESTRICT h,
                              int n)
 {
     int i;
     for (i = 0; i < n; ++i) {
-        const float update = ashore_sigmoid(g[i] + k[i]), reset = ashore_sigmoid(g[n + i] + k[n + i]);
-        const float hidden = ashore_tanh(g[2 * n + i] + reset * k[2 * n + i]);
+        const float update = native_sigmoid(g[i] + k[i]), reset = native_sigmoid(g[n + i] + k[n + i]);
+        const float hidden = native_tanh(g[2 * n + i] + reset * k[2 * n + i]);
         h[i] = (1.0f - update) * hidden + update * h[i];
     }
 }
 
-/*@ ashore_gru_reset : ashore_sigmoid */
+/*@ native_gru_reset : native_sigmoid */
 /* The state as far as the reset gate lets it through. */
-static void ashore_gru_reset(const float *ASHORE_RESTRICT g, const float *ASHORE_RESTRICT h, float *ASHORE_RESTRICT k,
+static void native_gru_reset(const float *ASHORE_RESTRICT g, const float *ASHORE_RESTRICT h, float *ASHORE_RESTRICT k,
                              int n)
 {
     int i;
     for (i = 0; i < n; ++i)
-        k[i] = ashore_sigmoid(g[n + i]) * h[i];
+        k[i] = native_sigmoid(g[n + i]) * h[i];
 }
 
-/*@ ashore_gru_reset_cells : ashore_sigmoid ashore_tanh */
-static void ashore_gru_reset_cells(const float *ASHORE_RESTRICT g, float *ASHORE_RESTRICT h, int n)
+/*@ native_gru_reset_cells : native_sigmoid native_tanh */
+static void native_gru_reset_cells(const float *ASHORE_RESTRICT g, float *ASHORE_RESTRICT h, int n)
 {
     int i;
     for (i = 0; i < n; ++i) {
-        const float update = ashore_sigmoid(g[i]);
-        h[i] = (1.0f - update) * ashore_tanh(g[2 * n + i]) + update * h[i];
+        const float update = native_sigmoid(g[i]);
+        h[i] = (1.0f - update) * native_tanh(g[2 * n + i]) + update * h[i];
     }
 }
 
-/*@ ashore_tanh_cells : ashore_tanh */
-static void ashore_tanh_cells(const float *ASHORE_RESTRICT g, float *ASHORE_RESTRICT h, int n)
+/*@ native_tanh_cells : native_tanh */
+static void native_tanh_cells(const float *ASHORE_RESTRICT g, float *ASHORE_RESTRICT h, int n)
 {
     int i;
     for (i = 0; i < n; ++i)
-        h[i] = ashore_tanh(g[i]);
+        h[i] = native_tanh(g[i]);
 }
 
-/*@ ashore_relu_cells */
-static void ashore_relu_cells(const float *ASHORE_RESTRICT g, float *ASHORE_RESTRICT h, int n)
+/*@ native_relu_cells */
+static void native_relu_cells(const float *ASHORE_RESTRICT g, float *ASHORE_RESTRICT h, int n)
 {
     int i;
     for (i = 0; i < n; ++i)
         h[i] = g[i] < 0.0f ? 0.0f : g[i];
 }
 
-/*@ ashore_index */
+/*@ native_index */
 /* A place in a table of so many; counted from the end where it is negative. */
-static inline size_t ashore_index(int64_t place, int64_t size, int *outside)
+static inline size_t native_index(int64_t place, int64_t size, int *outside)
 {
     place = place < 0 ? place + size : place;
     if (place >= 0 && place < size)
@@ -403,22 +423,22 @@ static inline size_t ashore_index(int64_t place, int64_t size, int *outside)
     return 0;
 }
 
-/*@ ashore_whole64 */
+/*@ native_whole64 */
 /* A float as a whole number; one that has no place there is the lowest, as it is on x86. */
-static inline int64_t ashore_whole64(double x)
+static inline int64_t native_whole64(double x)
 {
     return x >= -9223372036854775808.0 && x < 9223372036854775808.0 ? (int64_t)x : INT64_MIN;
 }
 
-/*@ ashore_whole32 */
-static inline int32_t ashore_whole32(double x)
+/*@ native_whole32 */
+static inline int32_t native_whole32(double x)
 {
     return x > -2147483649.0 && x < 2147483648.0 ? (int32_t)x : INT32_MIN;
 }
 
-/*@ ashore_conv */
+/*@ native_conv */
 /* sizes: in, out, kernel, strides, dilations and padding, three of each. */
-static void ashore_conv(const float *ASHORE_RESTRICT x, const float *ASHORE_RESTRICT w, const float *b,
+static void native_conv(const float *ASHORE_RESTRICT x, const float *ASHORE_RESTRICT w, const float *b,
                         float *ASHORE_RESTRICT y, int rows, int groups, int inputs, int outputs, const int *sizes)
 {
     const int *const in = sizes, *const out = sizes + 3, *const size = sizes + 6;
@@ -466,9 +486,9 @@ static void ashore_conv(const float *ASHORE_RESTRICT x, const float *ASHORE_REST
         }
 }
 
-/*@ ashore_conv_transpose */
+/*@ native_conv_transpose */
 /* sizes: in, out, kernel, strides, dilations and padding, three of each. */
-static void ashore_conv_transpose(const float *ASHORE_RESTRICT x, const float *ASHORE_RESTRICT w, const float *b,
+static void native_conv_transpose(const float *ASHORE_RESTRICT x, const float *ASHORE_RESTRICT w, const float *b,
                                   float *ASHORE_RESTRICT y, int rows, int groups, int inputs, int outputs,
                                   const int *sizes)
 {
@@ -508,10 +528,10 @@ static void ashore_conv_transpose(const float *ASHORE_RESTRICT x, const float *A
         }
 }
 
-/*@ ashore_pool */
+/*@ native_pool */
 /* sizes: in, out, kernel, strides, dilations, padding before and after, three of each. mode 0: the largest; 1: the mean
  * of what is inside; 2: the mean, with the padding. */
-static void ashore_pool(const float *ASHORE_RESTRICT x, float *ASHORE_RESTRICT y, int planes, int mode, const int *sizes)
+static void native_pool(const float *ASHORE_RESTRICT x, float *ASHORE_RESTRICT y, int planes, int mode, const int *sizes)
 {
     const int *const in = sizes, *const out = sizes + 3, *const size = sizes + 6;
     const int *const stride = sizes + 9, *const dilation = sizes + 12, *const pad = sizes + 15, *const after = sizes + 18;
