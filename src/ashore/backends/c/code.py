@@ -220,6 +220,13 @@ def read_text(name: str) -> str:
     return (files("ashore.backends.c") / "texts" / name).read_text(encoding="utf-8")
 
 
+def policy_name(name: str) -> str:
+    """What the symbols of a package are called after ``ashore_``: its own name, unless something else is called so."""
+    made = re.sub(r"[^a-z0-9_]", "_", name.lower())
+    taken = re.findall(r"\bashore_\w+", read_text("ashore.h"))
+    return f"{made}_policy" if f"ashore_{made}" in taken else made
+
+
 @cache
 def _pieces() -> dict[str, tuple[tuple[str, ...], str]]:
     """Name -> what it needs, and its text, in the order of the file."""

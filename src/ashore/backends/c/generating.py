@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from ashore.backends.c.code import read_text
+from ashore.backends.c.code import policy_name, read_text
 from ashore.backends.c.compiling import compile_rate
 from ashore.backends.c.header import header
 from ashore.backends.c.program import build_program
@@ -19,9 +18,6 @@ from ashore.spec import encode
 
 TARGETS = ("host", "generic", "cortex-m")
 """What code can be generated for: this machine, any machine with an operating system, or one without."""
-
-_TAKEN = frozenset({"contract", "dtype", "joint", "port", "status"})
-"""What ``ashore.h`` calls its types, after ``ashore_``."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +66,7 @@ def generate(package: Package, *, batch: int = 1, target: str = "host") -> Sourc
     program = build_program(package, batch)
     sizes: dict[str, int] = {}
     compiled = {rate: compile_rate(run, target, sizes) for rate, run in program.rates.items()}
-    name = re.sub(r"[^a-z0-9_]", "_", manifest.name.lower())
-    name = f"{name}_policy" if name in _TAKEN else name
+    name = policy_name(manifest.name)
     digest = manifest.manifest_sha256 or hashlib.sha256(encode(manifest)).hexdigest()
     code, blob, weights_bytes = source(program, dict(compiled), name, digest)
     files = {
