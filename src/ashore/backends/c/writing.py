@@ -114,7 +114,7 @@ def _libraries(package: Package, source: Source, folder: Path, native: tuple[str
     return {"compiler": " ".join((*compiler.command, *compiler.flags)), "policy_bytes": size}
 
 
-def _for_a_microcontroller(package: Package, source: Source, folder: Path) -> dict[str, Any]:  # noqa: ARG001
+def _for_a_microcontroller(package: Package, source: Source, folder: Path) -> dict[str, Any]:
     """The sources, which any cross-compiler takes."""
     return {}
 
