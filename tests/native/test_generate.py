@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import torch
 from harness import FAST, STRICT, Native, RefusedError, build, native
 from models import Constant, Model, case
 from onnx import TensorProto, helper
 
+import ashore
 import processing
 import support
 from ashore.backends.c import generate
@@ -288,6 +290,21 @@ def test_an_unknown_operator_is_refused_with_its_node_and_its_line(tmp_path: Pat
     entry.key, entry.value = "pkg.torch.onnx.stack_trace", 'File "robot/terms.py", line 42, in speed\n    x.det()'
     message = refusal(one_node(tmp_path / "p", node, {"x": [1, 2, 2]}, {"y": [1]}))
     assert "stage 'policy' (a.onnx): node 'node_det' (Det), from robot/terms.py:42: the backend 'c' does not" in message
+
+
+def test_an_export_keeps_the_line_of_every_operation(tmp_path: Path) -> None:
+    grid = torch.zeros(1, 2, 2, 2)
+    with ashore.record("p", out=tmp_path) as recording:
+        for step in range(4):
+            if step == 2:
+                recording.reset()
+            with recording.step():
+                image = recording.input("image", torch.randn(1, 1, 4, 4))
+                recording.output("y", torch.nn.functional.grid_sample(image * 2, grid, align_corners=True))
+    message = refusal(read(tmp_path / "p"))
+    line = Path(__file__).read_text().split("grid_sample(image")[0].count("\n") + 1
+    assert "(GridSample), from " in message
+    assert f"test_generate.py:{line}: the backend 'c' does not know this operator" in message
 
 
 def test_a_foreign_domain_is_refused(tmp_path: Path) -> None:
