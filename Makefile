@@ -57,7 +57,7 @@ test-lerobot: $(LEROBOT_STAMP) $(RUNTIME_STAMP)  ## Run the tests that need LeRo
 test-browser: $(STAMP)  ## Run the tests of pages in Chromium, which has to be there (Debian: chromium, chromium-driver).
 	$(BIN)/python -m pytest tests/browser
 
-test-native: $(STAMP)  ## Run the tests of compiled policies; they fail where a compiler or the emulator is missing.
+test-native: $(STAMP) $(RUNTIME_STAMP)  ## Run the tests of compiled policies; they fail where a compiler or the emulator is missing.
 	bash tools/setup_system.sh --check
 	$(BIN)/python $(PYTEST) $(NATIVE_TESTS)
 
@@ -73,6 +73,7 @@ format: $(STAMP)  ## Format and fix what can be fixed.
 bench: $(STAMP)  ## Measure, and print ratios.
 	$(BIN)/python bench/step.py
 	$(BIN)/python bench/environment_step.py
+	$(BIN)/python bench/native.py
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/soak.py
 	$(BIN)/python bench/recording.py
