@@ -69,6 +69,7 @@ format: $(STAMP)  ## Format and fix what can be fixed.
 bench: $(STAMP)  ## Measure, and print ratios.
 	$(BIN)/python bench/step.py
 	$(BIN)/python bench/environment_step.py
+	$(BIN)/python bench/native.py
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/soak.py
 	$(BIN)/python bench/recording.py
