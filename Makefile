@@ -53,7 +53,7 @@ test-lerobot: $(LEROBOT_STAMP) $(RUNTIME_STAMP)  ## Run the tests that need LeRo
 	HF_HUB_OFFLINE=1 ASHORE_RUNTIME_PYTHON=$(CURDIR)/$(RUNTIME_VENV)/bin/python \
 		$(LEROBOT_VENV)/bin/python $(PYTEST) $(LEROBOT_TESTS)
 
-test-native: $(STAMP)  ## Run the tests of compiled policies; they fail where a compiler or the emulator is missing.
+test-native: $(STAMP) $(RUNTIME_STAMP)  ## Run the tests of compiled policies; they fail where a compiler or the emulator is missing.
 	bash tools/setup_system.sh --check
 	$(BIN)/python $(PYTEST) $(NATIVE_TESTS)
 

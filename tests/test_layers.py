@@ -90,6 +90,15 @@ def test_a_layer_imports_only_the_frameworks_that_it_may(path: Path) -> None:
     assert frameworks(path) <= MAY_IMPORT.get(layer_of(path), set())
 
 
+def test_packages_are_compiled_without_any_framework() -> None:
+    """A robot with numpy and a C compiler is enough."""
+    files = sorted((SOURCE / "backends" / "c").glob("*.py"))
+    assert files
+    assert {path.name: frameworks(path) | ({"onnxruntime"} & imported(path)) for path in files} == {
+        path.name: set() for path in files
+    }
+
+
 def test_errors_need_nothing_but_python() -> None:
     assert {module.split(".")[0] for module in imported(SOURCE / "errors.py")} <= sys.stdlib_module_names
 

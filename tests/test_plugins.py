@@ -174,6 +174,6 @@ def test_a_module_that_raises_says_so(sum_package: Package, tmp_path: Path) -> N
 
 def test_an_unknown_name_lists_what_is_installed(sum_package: Package, tmp_path: Path) -> None:
     folder = install(tmp_path / "site", "tiny = tiny_backend:Mine")
-    listed = "this Ashore has ['onnx', 'openvino', 'pt2', 'tiny', 'torchscript']"
+    listed = "this Ashore has ['c', 'onnx', 'openvino', 'pt2', 'tiny', 'torchscript']"
     assert f"unknown backend 'zzz'; {listed}" in load(folder, sum_package.path, "zzz")
     assert "unknown backend 'tinny'; did you mean 'tiny'?" in load(folder, sum_package.path, "tinny")

@@ -21,5 +21,6 @@ policy.step({'q': numpy.zeros((1, 2), numpy.float32)})
 print(policy, policy.substep({'v': numpy.zeros((1, 2), numpy.float32)}))
 "
         ./venv/bin/ashore verify "$here/tests/data/v1/arm.ashore"
+        ASHORE_CACHE="$scratch/cache" ./venv/bin/ashore verify --backend c "$here/tests/data/v1/arm.ashore"
     )
 done

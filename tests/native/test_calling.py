@@ -492,6 +492,18 @@ def test_without_the_headers_of_python_calls_go_through_ctypes_and_say_so(arm_pa
     ], done.stderr
 
 
+def test_an_extension_that_cannot_be_compiled_is_done_without_and_says_why(
+    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    (tmp_path / "Python.h").write_text("#error another version")
+    monkeypatch.setattr(calling.sysconfig, "get_path", lambda name: str(tmp_path))
+    assert calling.caller.__wrapped__().__name__ == "Foreign"
+    assert "are called through ctypes" in caplog.text
+    assert "the extension that calls compiled policies: cc cannot compile it" in caplog.text
+    assert "#error another version" in caplog.text
+    assert not list(fresh_cache.iterdir())
+
+
 def test_the_extension_is_used_where_it_can_be(arm_package: Package) -> None:
     assert calling.caller().__name__ == "Native"
 

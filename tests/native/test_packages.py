@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import runpy
 import sys
 from collections.abc import Callable
@@ -17,8 +18,9 @@ import support
 from ashore.errors import AshoreError, BackendError
 from ashore.package import Package, pack, read, write
 from ashore.runtime import Policy
-from ashore.spec import Joint, Manifest, Wire, encode
+from ashore.spec import Artifact, Joint, Manifest, Wire, encode
 from ashore.verify import bench, replay
+from runtime import chunks
 from runtime.test_random_wiring import World
 
 ROOT = Path(__file__).parents[2]
@@ -129,6 +131,34 @@ def test_an_operator_that_cannot_be_compiled_is_named(sum_package: Package, fres
     with pytest.raises(BackendError, match=r"stage 'policy' .*artifacts/policy\.onnx.*Det"):
         ashore.load(sum_package.path, backend="c")
     assert not list(fresh_cache.glob("*")), "nothing is left of it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("flow", r"stage '\w+' is run by 'flow', several times in a decision; the backend 'c' refuses it"),
+        ("chunks", r"action_queue"),
+        ("torch", r"stage 'policy': has no ONNX artifact to compile, only \['torchscript'\]"),
+    ],
+)
+def test_packages_that_cannot_be_compiled_are_refused_by_name(
+    tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, kind: str, message: str
+) -> None:
+    if kind == "flow":
+        monkeypatch.syspath_prepend(str(ROOT / "tests" / "runtime" / "loops"))
+        flow, looping = (importlib.import_module(name) for name in ("test_flow", "looping"))
+        package = looping.package(tmp_path / "p", flow.stage(), {"denoise": (flow.body(), flow.DENOISE)})
+    elif kind == "chunks":
+        package = chunks.write_chunks(tmp_path / "p")
+    else:
+        manifest = support.sum_manifest()
+        artifact = Artifact(path="a.pt", inputs=("x", "h_in"), outputs=("y", "h_out"))
+        stage = structs.replace(manifest.stages["policy"], artifacts={"torchscript": artifact})
+        contents = {**support.sum_contents(), "files": {"a.pt": b"no file of torch"}}
+        package = write(tmp_path / "p", structs.replace(manifest, stages={"policy": stage}), **contents)
+    with pytest.raises(BackendError, match=message):
+        ashore.load(package, backend="c")
+    assert not list(fresh_cache.glob("*"))
 
 
 HOSTILE = [

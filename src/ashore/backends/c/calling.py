@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ashore.backends.c.cache import cached
-from ashore.backends.c.compiler import find_compiler
+from ashore.backends.c.compiler import CompileError, find_compiler
 from ashore.errors import BackendError
 
 HERE = Path(__file__).parent
@@ -38,8 +38,8 @@ def caller() -> Any:
     else:
         try:
             return _load_extension(include)
-        except ImportError as error:
-            reason = f"the extension cannot be loaded: {error}"
+        except (CompileError, ImportError) as error:
+            reason = str(error)
     _LOG.warning("compiled policies are called through ctypes, which takes a few microseconds longer: %s", reason)
     from ashore.backends.c.foreign import Foreign
 

@@ -18,6 +18,10 @@ INSTALL = "install one (Debian: apt-get install gcc), or name it in the environm
 _LINES = 12
 
 
+class CompileError(BackendError):
+    """The compiler refuses a source."""
+
+
 class Compiler(NamedTuple):
     """A compiler, with the flags that it is called with."""
 
@@ -36,7 +40,7 @@ class Compiler(NamedTuple):
         """
         done = _call([*self.command, *self.flags, *arguments], folder)
         if done.returncode != 0:
-            raise BackendError(
+            raise CompileError(
                 f"{what}: {shlex.join(self.command)} cannot compile it (exit status {done.returncode}):\n"
                 f"{_first_lines(done.stderr)}"
             )
