@@ -10,8 +10,9 @@ RUNTIME_STAMP := $(RUNTIME_VENV)/.installed
 LEROBOT_STAMP := $(LEROBOT_VENV)/.installed
 
 # What a package on a robot needs must pass where torch is not even installed.
-RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/deploy tests/docs/test_deploy.py tests/verify tests/cli tests/attacks tests/examples
+RUNTIME_TESTS := tests/spec tests/package tests/processors tests/runtime tests/deploy tests/docs/test_deploy.py tests/docs/test_verify.py tests/verify tests/cli tests/attacks tests/examples
 RUNTIME_TESTS += tests/environment/test_session.py tests/interop/exploy tests/interop/policy_package tests/test_plugins.py
+RUNTIME_TESTS += tests/view/test_html.py tests/view/test_page.py tests/view/test_page_serving.py tests/docs/test_view.py
 
 # Two processes on two cores; tests/conftest.py says which tests stay together.
 PYTEST := -m pytest -n auto
@@ -21,7 +22,7 @@ LEROBOT_TESTS := tests/with_lerobot
 # They need compilers and an emulator: tools/setup_system.sh says which.
 NATIVE_TESTS := tests/native
 
-.PHONY: help setup setup-lerobot setup-system demo test test-all test-lerobot test-native check format bench bench-lerobot docs build clean
+.PHONY: help setup setup-lerobot setup-system demo test test-all test-lerobot test-browser test-native check format bench bench-lerobot docs build clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -52,6 +53,9 @@ test-all: $(STAMP)  ## Run also the tests that take long: every task of mjlab.
 test-lerobot: $(LEROBOT_STAMP) $(RUNTIME_STAMP)  ## Run the tests that need LeRobot; nothing is downloaded.
 	HF_HUB_OFFLINE=1 ASHORE_RUNTIME_PYTHON=$(CURDIR)/$(RUNTIME_VENV)/bin/python \
 		$(LEROBOT_VENV)/bin/python $(PYTEST) $(LEROBOT_TESTS)
+
+test-browser: $(STAMP)  ## Run the tests of pages in Chromium, which has to be there (Debian: chromium, chromium-driver).
+	$(BIN)/python -m pytest tests/browser
 
 test-native: $(STAMP) $(RUNTIME_STAMP)  ## Run the tests of compiled policies; they fail where a compiler or the emulator is missing.
 	bash tools/setup_system.sh --check

@@ -45,13 +45,16 @@ def arm_package(tmp_path: Path) -> Package:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show the figures that tests recorded as a table, also in the file that ASHORE_TABLE names."""
+    """Show the figures that tests recorded in tables, also in the file that ASHORE_TABLE names."""
     reports = [one for kind in terminalreporter.stats.values() for one in kind if getattr(one, "when", "") == "call"]
     rows = [value for one in reports for name, value in one.user_properties if name == "figures"]
     if not rows:
         return
-    lines = [" | ".join(rows[0]), "|".join("---" for _ in rows[0]), *(" | ".join(row.values()) for row in rows)]
-    table = "".join(f"| {line} |\n" for line in lines)
+    table = ""
+    for columns in dict.fromkeys(tuple(row) for row in rows):
+        values = [" | ".join(row.values()) for row in rows if tuple(row) == columns]
+        lines = [" | ".join(columns), "|".join("---" for _ in columns), *values]
+        table += "\n" * bool(table) + "".join(f"| {line} |\n" for line in lines)
     terminalreporter.write("\n" + table)
     if "ASHORE_TABLE" in os.environ:
         Path(os.environ["ASHORE_TABLE"]).write_text(table)

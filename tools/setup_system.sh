@@ -7,7 +7,7 @@ set -euo pipefail
 needed=(
     gcc:gcc g++:g++ ar:binutils clang:clang make:make cmake:cmake # compiled policies
     arm-none-eabi-gcc:gcc-arm-none-eabi qemu-system-arm:qemu-system-arm # and those without an operating system
-    chromium:chromium # pages, as a reader sees them
+    chromium:chromium chromedriver:chromium-driver # pages, as a reader sees them
 )
 
 missing=()

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime
+import pytest
 import torch
 
 import ashore
+import support
 from ashore.actor.plain import write_onnx
+from ashore.errors import InputError
 from ashore.package import Package
 
 STEPS, ROWS = 100, 3
 ATOL = 1e-5
 QUICK = {"picture": False, "summary": False, "validation_steps": 5}
 Inputs = Mapping[str, torch.Tensor]
+
+
+@contextmanager
+def refusing(folder: Path, match: str, error: type[Exception] = InputError) -> Iterator[None]:
+    """Expect an error that says so, and nothing written into a folder, not even a part of it."""
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(error, match=match):
+        yield
+    assert sorted(folder.rglob("*")) == before
 
 
 class Pair(NamedTuple):
@@ -33,6 +46,26 @@ def with_file(package: Package) -> Pair:
     file = package.path.parent / f"{package.path.name}.onnx"
     write_onnx(package, file)
     return Pair(package, file)
+
+
+_EXPORT = """
+import os, sys
+folder, out, trainer, checkpoint, model, *places = sys.argv[1:]
+sys.path[:0] = places
+from pathlib import Path
+from actor.comparing import QUICK, with_file
+from ashore.integrations.trainers import Source, export_checkpoint
+source = Source(Path(checkpoint), model=model)
+with_file(export_checkpoint(trainer, source, Path(folder) / out, batch="dynamic", **QUICK))
+"""
+
+
+def exported_elsewhere(folder: Path, name: str, trainer: str, checkpoint: Path, model: str) -> Pair:
+    """A checkpoint, exported by a process that starts with nothing but the file."""
+    places = [str(Path(__file__).parents[1]), str(Path(ashore.__file__).parents[1])]
+    done = support.run_python(_EXPORT, str(folder), name, trainer, str(checkpoint), model, *places)
+    assert done.returncode == 0, done.stderr
+    return Pair(ashore.package.read(folder / name), folder / f"{name}.onnx")
 
 
 class Plain:

@@ -220,6 +220,55 @@ def test_a_single_action_without_distribution_could_be_a_critic(tmp_path: Path) 
     assert export_actor(critic, tmp_path / "leg", num_actions=1, **QUICK).manifest.outputs["actions"].shape == (1, 1)
 
 
+class Drawing(nn.Linear):
+    """Makes a distribution to take its mean, as many trainers do; torch checks its arguments, which reads values."""
+
+    def act_inference(self, observations: torch.Tensor) -> torch.Tensor:
+        return torch.distributions.Normal(self(observations), torch.ones(2)).mean
+
+
+class Caught(Drawing):
+    """Decides by whether that check fails."""
+
+    def act_inference(self, observations: torch.Tensor) -> torch.Tensor:
+        try:
+            return super().act_inference(observations)
+        except ValueError:
+            return torch.zeros(1, 2)
+
+
+def test_a_script_may_catch_what_an_export_raises(tmp_path: Path) -> None:
+    """What is caught around the export is not caught in a step; what is caught in a step decides something."""
+    raised: list[Exception] = []
+    for model in (Drawing(3, 2), Caught(3, 2)):
+        try:
+            export_actor(model, tmp_path / type(model).__name__, **QUICK)
+        except Exception as error:  # noqa: PERF203
+            raised.append(error)
+    assert [one.name for one in tmp_path.iterdir()] == ["Drawing"]
+    assert ["[value_leak]" in str(one) for one in raised] == [True]
+
+
+@pytest.mark.parametrize("limit", [-1.0, 0.0, np.nan, np.inf, (1.0, -1.0)])
+def test_limits_that_are_none_are_refused(tmp_path: Path, limit: Any) -> None:
+    with pytest.raises(InputError, match="clip_actions: expected a positive limit, or a lower and an upper one"):
+        export_actor(ActorCritic(), tmp_path / "leg", clip_actions=limit, **QUICK)
+    assert not list(tmp_path.iterdir())
+
+
+class Choosing(nn.Linear):
+    """Gives the best of its actions, as a whole number."""
+
+    def act_inference(self, observations: torch.Tensor) -> torch.Tensor:
+        return self(observations).argmax(dim=-1)
+
+
+def test_whole_numbers_are_not_clipped(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"clip_actions: the actor gives torch.int64 actions, which have no limits"):
+        export_actor(Choosing(3, 4), tmp_path / "leg", clip_actions=1.0, **QUICK)
+    assert not list(tmp_path.iterdir())
+
+
 class Critic(nn.Linear):
     """Values observations."""
 

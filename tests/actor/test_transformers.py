@@ -38,18 +38,28 @@ def decide(model: Any) -> Any:
 
 
 def trained(model: Any) -> Any:
-    """A model that has learned something: its weights are no longer alike, and references matter."""
+    """A model that has learned something: its weights are no longer alike, and references matter where it has some."""
     optimizer, generator = torch.optim.Adam(model.actor.parameters(), lr=3e-3), torch.Generator().manual_seed(0)
     model.train()
     for _ in range(60):
         given = draw(64, generator)
         there = given["ref_mask"].float().repeat_interleave(REF // LENGTH, dim=1)
         wanted = given["obs"][:, :ACTIONS] + 0.5 * (given["ref_obs"] * there)[:, :ACTIONS]
-        loss = (model.act_inference(given["obs"], (given["ref_obs"], given["ref_mask"])) - wanted).square().mean()
+        refs = (given["ref_obs"], given["ref_mask"]) if model.actor.ref_obs_size else None
+        loss = (model.act_inference(given["obs"], refs) - wanted).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     return model
+
+
+def drawn_alone(rows: int, generator: torch.Generator) -> dict[str, torch.Tensor]:
+    """Observations over three steps, without references."""
+    return {"obs": torch.randn(rows, OBS, generator=generator)}
+
+
+def decide_alone(model: Any) -> Any:
+    return lambda inputs: model.act_inference(inputs["obs"]).numpy()
 
 
 _EXPORT = """
@@ -61,6 +71,9 @@ model = TransformerActorCritic(12, 9, 3)
 model.load_state_dict(torch.load("model.pt", weights_only=True))
 shapes = {"obs": torch.zeros(1, 12), "ref_obs": torch.zeros(1, 9), "ref_mask": torch.ones(1, 3, dtype=torch.bool)}
 with_file(export_actor(model, "bert", example_obs=shapes, batch="dynamic", **QUICK))
+alone = TransformerActorCritic(12, 0, 3)
+alone.load_state_dict(torch.load("alone.pt", weights_only=True))
+with_file(export_actor(alone, "alone", batch="dynamic", **QUICK))
 """
 
 
@@ -70,10 +83,24 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pair, Any]:
     torch.manual_seed(0)
     model = trained(TransformerActorCritic(OBS, REF, ACTIONS))
     torch.save(model.state_dict(), folder / "model.pt")
+    torch.save(trained(TransformerActorCritic(OBS, 0, ACTIONS)).state_dict(), folder / "alone.pt")
     places = [str(Path(__file__).parents[1]), str(Path(ashore.__file__).parents[1])]
     done = support.run_python(f"import os, sys; sys.path[:0] = {places!r}; os.chdir({str(folder)!r}){_EXPORT}")
     assert done.returncode == 0, done.stderr
     return Pair(ashore.package.read(folder / "bert"), folder / "bert.onnx"), model.eval()
+
+
+@pytest.mark.parametrize("rows", [1, ROWS])
+def test_package_and_file_decide_as_a_transformer_over_observations_alone_does(
+    rows: int, bert: tuple[Pair, Any]
+) -> None:
+    folder = bert[0].file.parent
+    model = TransformerActorCritic(OBS, 0, ACTIONS).eval()
+    model.load_state_dict(torch.load(folder / "alone.pt", weights_only=True))
+    pair = Pair(ashore.package.read(folder / "alone"), folder / "alone.onnx")
+    assert Plain(pair.file).inputs == ["obs"]
+    assert varied(decide_alone(model), drawn_alone) > 0.3
+    assert worst_error(pair, drawn_alone, decide_alone(model), lambda _: None, rows) <= ATOL
 
 
 @pytest.mark.parametrize("rows", [1, ROWS])

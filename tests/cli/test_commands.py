@@ -53,7 +53,7 @@ def machine(*arguments: object, code: int = 0) -> Any:
 def test_help_lists_the_commands() -> None:
     done = ashore("--help")
     assert done.returncode == 0
-    for command in ("inspect", "verify", "bench", "play", "pack", "unpack"):
+    for command in ("inspect", "verify", "view", "bench", "play", "pack", "unpack"):
         assert command in done.stdout
 
 

@@ -39,6 +39,10 @@ def test_a_checkpoint_becomes_a_package_and_a_plain_file_in_a_process_of_its_own
         (["rsl_rl", "{c}/rsl3_mlp.pt", "--obs", "policy=1.5"], "--obs policy=1.5: expected whole numbers"),
         (["rl_games", "{c}/rl_games_mlp.pt", "--actions=1"], "expected the least and the largest action"),
         (["rsl_rl", "{c}/rsl3_mlp.pt", "--onnx", "policy.pt"], "filename: expected a name that ends in .onnx"),
+        (
+            ["rsl_rl", "{c}/rsl3_mlp.pt", "--onnx", "policy.onnx", "--export-method", "jit-script"],
+            "--onnx policy.onnx: --export-method jit-script writes no ONNX; use onnx-dynamo, or leave it out",
+        ),
     ],
 )
 def test_what_cannot_be_is_said_and_nothing_written(
@@ -50,6 +54,16 @@ def test_what_cannot_be_is_said_and_nothing_written(
     assert done.exit_code == 1
     assert match in str(done.exception)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_plain_file_that_has_no_place_is_refused_before_the_package_is_written(tmp_path: Path) -> None:
+    (tmp_path / "there.onnx").mkdir()
+    given = ["rsl_rl", str(CHECKPOINTS / "rsl3_mlp.pt"), "--config", str(CHECKPOINTS / "rsl3_mlp.json")]
+    given += ["--onnx", str(tmp_path / "there.onnx"), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, ["export", *given])
+    assert done.exit_code == 1
+    assert "is there already, and is no plain file" in str(done.exception)
+    assert [one.name for one in tmp_path.iterdir()] == ["there.onnx"]
 
 
 @pytest.mark.parametrize("trainer", ["rsl_rl", "sb3", "skrl", "rl_games", "cleanrl"])

@@ -11,13 +11,14 @@ import pytest
 import torch
 
 import ashore
-from actor.comparing import ATOL, QUICK, ROWS, Pair, varied, with_file, worst_error
+from actor.comparing import ATOL, QUICK, ROWS, Pair, exported_elsewhere, refusing, varied, worst_error
 from ashore.actor import Normalizer
-from ashore.errors import InputError
 from ashore.integrations.trainers import Source, export_checkpoint
 from integrations.actors import networks
+from integrations.actors.pendulum import GOOD, played
 
-CHECKPOINT = Path(__file__).parent / "actors" / "checkpoints" / "cleanrl.pt"
+CHECKPOINTS = Path(__file__).parent / "actors" / "checkpoints"
+CHECKPOINT = CHECKPOINTS / "cleanrl.pt"
 MODULE = "integrations.actors.networks"
 HEADS: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {
     "Agent": lambda agent, obs: agent.actor_mean(obs),
@@ -39,11 +40,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[
                 state = network.state_dict()
                 torch.save((state, {"q": torch.zeros(1)}) if name == "SacActor" else state, path)
             network.load_state_dict(torch.load(CHECKPOINT, weights_only=True) if name == "Agent" else state)
-            source = Source(path, model=f"{MODULE}:{name}")
-            made[name] = (
-                with_file(export_checkpoint("cleanrl", source, folder / name, batch="dynamic", **QUICK)),
-                network,
-            )
+            made[name] = exported_elsewhere(folder, name, "cleanrl", path, f"{MODULE}:{name}"), network
         return made[name]
 
     return export
@@ -65,6 +62,10 @@ def test_package_and_file_decide_as_the_network_does(
 
     assert varied(decide, draw) > 0.01
     assert worst_error(pair, draw, decide, lambda _: None, rows) <= ATOL
+
+
+def test_it_was_trained(exported: Callable[[str], tuple[Pair, Any]]) -> None:
+    assert played(exported("Agent")[0].package) > GOOD
 
 
 def statistics() -> Normalizer:
@@ -113,6 +114,8 @@ def needs_environments(envs: Any) -> Any:
         ("no path", "expected package.module:name"),
         (f"{__name__}:needs_environments", "it cannot be called without arguments"),
         (f"{__name__}:refused", "it cannot be called without arguments"),
+        (f"{__name__}:failing", r"it failed: RuntimeError: no CUDA here"),
+        ("math:pi", "expected a function or a class, got float"),
         (f"{MODULE}:SacActor", r"its weights are not those of this SacActor: missing: action_scale"),
     ],
 )
@@ -120,7 +123,60 @@ def test_what_is_no_network_is_refused(tmp_path: Path, model: str | None, match:
     refused(tmp_path, Source(CHECKPOINT, model=model), match)
 
 
+def changed(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> Source:
+    loaded = torch.load(CHECKPOINT, weights_only=True)
+    change(loaded)
+    torch.save(loaded, tmp_path / "m.pt")
+    return Source(tmp_path / "m.pt", model=f"{MODULE}:Agent")
+
+
+class Evil:
+    """Runs code when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    refused(tmp_path, changed(tmp_path, lambda loaded: loaded.pop("actor_mean.0.bias")), "missing: actor_mean.0.bias")
+    given = changed(tmp_path, lambda loaded: loaded["actor_mean.0.bias"].fill_(np.nan))
+    refused(tmp_path, given, "actor_mean.0.bias: 32 of 32 values are not finite")
+    given = changed(tmp_path, lambda loaded: loaded.update(evil=Evil(tmp_path / "ran")))
+    refused(tmp_path, given, "it holds more than tensors, and reading it could run code")
+    given = changed(tmp_path, lambda loaded: [loaded.pop(key) for key in list(loaded) if "critic" not in key])
+    refused(tmp_path, given, "missing: actor_logstd, actor_mean.0.weight")
+    refused(tmp_path, changed(tmp_path, lambda loaded: loaded.clear()), "expected the weights of a network by name")
+    refused(
+        tmp_path, Source(CHECKPOINTS / "skrl.pt", model=f"{MODULE}:Agent"), "its weights are not those of this Agent"
+    )
+
+
+def critic_alone() -> Any:
+    """The half that values observations."""
+    return networks.Agent().critic
+
+
+def test_a_critic_decides_nothing(tmp_path: Path) -> None:
+    agent = torch.load(CHECKPOINT, weights_only=True)
+    critic = {key.removeprefix("critic."): value for key, value in agent.items() if key.startswith("critic.")}
+    torch.save(critic, tmp_path / "m.pt")
+    given = Source(tmp_path / "m.pt", model=f"{__name__}:critic_alone")
+    refused(tmp_path, given, "gives one number and has no distribution, as a critic does")
+
+
+def test_an_empty_observation_is_refused(tmp_path: Path) -> None:
+    given = Source(CHECKPOINT, model=f"{MODULE}:Agent", obs={"obs": (0,)})
+    refused(tmp_path, given, r"obs obs=\[0\]: an observation group cannot be empty")
+
+
+def failing() -> Any:
+    """As scripts do that want what is not there."""
+    raise RuntimeError("no CUDA here")
+
+
 def refused(tmp_path: Path, given: Source, match: str) -> None:
-    with pytest.raises(InputError, match=match):
+    with refusing(tmp_path, match):
         export_checkpoint("cleanrl", given, tmp_path / "package", **QUICK)
-    assert not (tmp_path / "package").exists()

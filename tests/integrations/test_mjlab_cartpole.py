@@ -13,6 +13,7 @@ import torch
 
 import ashore
 from ashore.errors import BindError, ExportError, InputError
+from ashore.integrations.comparing import compare_sim
 from ashore.integrations.exporting import export_managed
 from ashore.integrations.mjlab import FRAMEWORK, open_deployment
 from ashore.package import read
@@ -132,20 +133,44 @@ def test_in_a_deployment_environment_it_goes_where_the_environment_goes(cartpole
     assert found.ok, found.first
     assert (found.steps, found.resets) == (100, 100 // SHORT_EPISODE_STEPS)
     assert found.worst["sim.qpos"] <= 1e-5
-    assert found.worst["actions"] <= 1e-5
+    assert found.worst.keys() == {
+        *("joint_pos", "joint_vel", "obs.actor", "actions", "joint_effort_target", "sim.qpos", "sim.qvel")
+    }
+    assert max(found.worst.values()) <= 1e-5
     assert np.ptp(found.trajectories["environment/sim.qpos"], axis=0).max() > 0.01  # it has moved
+    assert np.ptp(found.trajectories["package/joint_effort_target"]) > 0.0
 
 
 def test_a_comparison_finds_other_weights(cartpole: Exported) -> None:
     _, other = opened(CARTPOLE, seed=99)
     with open_deployment(CARTPOLE, cartpole.package) as deployment:
-        from ashore.integrations.comparing import compare_sim
-
         found = compare_sim(cartpole.env, other, deployment, FRAMEWORK, steps=5)
     assert not found.ok
     assert found.first is not None
     assert (found.first.step, found.first.port) == (0, "actions")
     assert found.first.environment == pytest.approx(float(found.trajectories["environment/actions"][0, 0, 0]))
+
+
+def test_a_comparison_names_the_observation_that_differs_before_the_action_does(cartpole: Exported) -> None:
+    def lean(cfg: Any, _: Any) -> None:
+        cfg.observations["actor"].terms["pole_angle"].scale = 1.5
+
+    env, _ = opened(CARTPOLE, change=plain(lean))
+    with open_deployment(CARTPOLE, cartpole.package) as deployment:
+        found = compare_sim(env, cartpole.actor, deployment, FRAMEWORK, steps=2)
+    env.close()
+    assert found.first is not None
+    assert (found.first.step, found.first.port) == (0, "obs.actor")
+
+
+def test_a_comparison_names_the_target_that_differs(cartpole: Exported) -> None:
+    with open_deployment(CARTPOLE, cartpole.package) as deployment:
+        write = deployment._writes["joint_effort_target"]
+        deployment._writes["joint_effort_target"] = lambda target: write(1.5 * target)
+        found = compare_sim(cartpole.env, cartpole.actor, deployment, FRAMEWORK, steps=2)
+    assert found.first is not None
+    assert (found.first.step, found.first.port) == (0, "joint_effort_target")
+    assert found.first.package == pytest.approx(1.5 * found.first.environment)
 
 
 # --- the environment is left as it was -------------------------------------------------------------------------------

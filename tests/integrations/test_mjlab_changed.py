@@ -8,12 +8,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from mjlab.rl import RslRlBaseRunnerCfg
+from mjlab.tasks import registry
+from rsl_rl.runners import DistillationRunner
 
 import ashore
 from ashore.errors import ExportError
@@ -236,6 +240,38 @@ def test_a_checkpoint_of_another_network_is_fitted(tmp_path: Path, close: Close,
     assert any("class_name: MLPModel in the configuration, RNNModel in the checkpoint" in one for one in said)
     for name, value in actor.policy.state_dict().items():
         assert torch.equal(loaded.policy.state_dict()[name], value)
+
+
+def distilled(hidden: int) -> RslRlBaseRunnerCfg:
+    """The configuration of a runner that distils a student, who remembers."""
+    model: dict[str, Any] = {"class_name": "MLPModel", "hidden_dims": [hidden], "activation": "elu"}
+    model["distribution_cfg"] = {"class_name": "GaussianDistribution", "init_std": 1.0}
+    memory: dict[str, Any] = {"rnn_type": "gru", "rnn_hidden_dim": 8, "rnn_num_layers": 1}
+
+    @dataclass
+    class Distilling(RslRlBaseRunnerCfg):
+        student: dict[str, Any] = field(default_factory=lambda: {**model, **memory, "class_name": "RNNModel"})
+        teacher: dict[str, Any] = field(default_factory=lambda: model)
+        algorithm: dict[str, Any] = field(default_factory=lambda: {"class_name": "Distillation"})
+
+    return Distilling(obs_groups={"student": ("actor",), "teacher": ("critic",)}, logger="tensorboard")
+
+
+def test_of_a_student_it_is_the_students_weights(tmp_path: Path, close: Close, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the runner of the task asks for by itself would be the teacher's, or none."""
+    cfg = registry.load_env_cfg(CARTPOLE, play=True)
+    for name, hidden in (("Small", 16), ("Large", 32)):
+        entry = registry._TaskCfg(cfg, cfg, distilled(hidden), DistillationRunner)
+        monkeypatch.setitem(registry._REGISTRY, f"Test-Student-{name}", entry)
+    env, actor = opened("Test-Student-Small", change=plain(episode_steps=SHORT_EPISODE_STEPS))
+    close(env)
+    checkpoint = tmp_path / "model_3.pt"
+    torch.save({"student_state_dict": actor.policy.state_dict(), "iter": 3, "infos": None}, checkpoint)
+    stock, loaded = opened("Test-Student-Large", checkpoint, seed=8)
+    close(stock)
+    package = export(stock, loaded, tmp_path / "p")
+    assert [state.role for state in package.manifest.states.values()].count("recurrent") == 1
+    check_package(package, run_alone(env, actor, package.manifest, 20), scale=GEAR)
 
 
 # --- several environments --------------------------------------------------------------------------------------------

@@ -65,6 +65,11 @@ print(json.dumps(dataclasses.asdict(play(bound, seconds=seconds))))
 """
 
 
+def show(record_property: Any, what: str, figure: str) -> None:
+    """Have a figure printed below the tests."""
+    record_property("figures", {"what": what, "figure": figure})
+
+
 def without_torch(code: str, *arguments: object) -> Any:
     """Run code where torch cannot be imported; what it prints last."""
     done = support.run_python(REFUSE_TORCH + code, *map(str, arguments))
@@ -85,7 +90,9 @@ def cartpole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Package, Path]:
     return package, folder / "cart.mjb"
 
 
-def test_cartpole_balances_for_50_s_in_the_deployment_environment(cartpole: tuple[Package, Path]) -> None:
+def test_cartpole_balances_for_50_s_in_the_deployment_environment(
+    cartpole: tuple[Package, Path], record_property: Any
+) -> None:
     rows = []
     with open_deployment(CARTPOLE, cartpole[0]) as deployment:
         deployment.reset()
@@ -95,13 +102,15 @@ def test_cartpole_balances_for_50_s_in_the_deployment_environment(cartpole: tupl
             deployment.step()
             rows.append(deployment.sim.data.qpos[0].abs().numpy().copy())
     slider, hinge = np.max(rows, axis=0)
+    show(record_property, "cartpole, 50 s in the deployment environment: largest lean", f"{hinge:.3f} rad")
     assert slider < 1.0
     assert hinge < 0.1
     assert rows[-1][1] < 0.01
 
 
-def test_cartpole_balances_for_50_s_in_plain_mujoco(cartpole: tuple[Package, Path]) -> None:
+def test_cartpole_balances_for_50_s_in_plain_mujoco(cartpole: tuple[Package, Path], record_property: Any) -> None:
     slider, hinge, last = without_torch(BALANCE, cartpole[0].path, cartpole[1], BALANCE_S, "driven")
+    show(record_property, "cartpole, 50 s in plain MuJoCo: largest lean", f"{hinge:.3f} rad")
     assert slider < 1.0
     assert hinge < 0.1
     assert last < 0.01
@@ -139,7 +148,7 @@ class Walker:
     """A trained Go1: its package, its model, and how fast it is in training's own environment."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        checkpoint = CHECKPOINTS / f"go1_velocity_flat_{name}.pt"
+        checkpoint, self.name = CHECKPOINTS / f"go1_velocity_flat_{name}.pt", name
         self.env, self.actor = opened(GO1, checkpoint, change=command_forward)
         self.package = export(self.env, self.actor, folder / name, checkpoint=checkpoint, task=GO1)
         self.model = folder / f"{name}.mjb"
@@ -166,11 +175,12 @@ def walker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     made.env.close()
 
 
-def test_go1_walks_in_training(walker: Walker) -> None:
+def test_go1_walks_in_training(walker: Walker, record_property: Any) -> None:
+    show(record_property, f"Go1 {walker.name}: speed in training's own environment", f"{walker.trained_speed:.4f} m/s")
     assert walker.trained_speed == pytest.approx(0.56, abs=0.06)
 
 
-def test_go1_walks_for_20_s_in_the_deployment_environment(walker: Walker) -> None:
+def test_go1_walks_for_20_s_in_the_deployment_environment(walker: Walker, record_property: Any) -> None:
     heights, tilts, speeds = [], [], []
     with open_deployment(GO1, walker.package) as deployment:
         deployment.reset()
@@ -181,18 +191,21 @@ def test_go1_walks_for_20_s_in_the_deployment_environment(walker: Walker) -> Non
             tilts.append(float(robot.projected_gravity_b[0, 2]))
             speeds.append(float(robot.root_link_lin_vel_b[0, 0]))
         travelled = float(robot.root_link_pos_w[0, :2].norm())
+    speed = float(np.mean(speeds[len(speeds) // 2 :]))
+    show(record_property, f"Go1 {walker.name}: speed in 20 s in the deployment environment", f"{speed:.4f} m/s")
     assert min(heights) > 0.2
     assert max(tilts) < -0.9  # gravity points down through the belly
     assert travelled > 0.8 * 0.6 * WALK_S * 0.9
-    assert np.mean(speeds[len(speeds) // 2 :]) == pytest.approx(walker.trained_speed, rel=0.1)
+    assert speed == pytest.approx(walker.trained_speed, rel=0.1)
 
 
-def test_go1_walks_for_20_s_in_plain_mujoco(walker: Walker) -> None:
+def test_go1_walks_for_20_s_in_plain_mujoco(walker: Walker, record_property: Any) -> None:
     told = without_torch(WALK, walker.package.path, walker.model, WALK_S)
+    forward = next(one for one in told["tracking"] if one["element"] == "vx")
+    show(record_property, f"Go1 {walker.name}: speed in 20 s in plain MuJoCo", f"{forward['measured']:.4f} m/s")
     assert told["survived"], told["ended_by"]
     assert told["seconds"] == pytest.approx(WALK_S)
     assert told["height_m"]["lowest"] > 0.2
     assert told["tilt_rad"]["highest"] < 0.4
-    forward = next(one for one in told["tracking"] if one["element"] == "vx")
     assert forward["asked"] == pytest.approx(0.6)
     assert forward["measured"] == pytest.approx(walker.trained_speed, rel=0.1)

@@ -7,7 +7,9 @@ checkpoints that nobody has.
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,11 @@ import support
 from ashore.errors import BindError, ExportError
 from ashore.integrations.buffers import History
 from ashore.integrations.rsl_rl import read_checkpoint
-from ashore.package import Package
+from ashore.package import Package, read
 
 warp = pytest.importorskip("warp", reason="the stand-ins keep their state in Warp arrays; pip install warp-lang")
 
-from ashore.integrations.comparing import record_run, replay_run  # noqa: E402
+from ashore.integrations.comparing import record_run, replay_run, write_report  # noqa: E402
 from ashore.integrations.exporting import export_managed  # noqa: E402
 from integrations.isaac_stand_ins import (  # noqa: E402
     Actor,
@@ -173,6 +175,27 @@ def test_the_deployment_moves_as_training_did(package: Package) -> None:
     assert found.resets >= 2
     assert max(found.worst.values()) < 1e-5
     assert {"sim.pos", "sim.vel", "actions", "joint_pos"} <= found.worst.keys()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_deployment_that_is_no_longer_finite_is_no_equal_one(package: Package, value: float, tmp_path: Path) -> None:
+    class Diverging(StandInLab):
+        def state(self, env: Any) -> dict[str, np.ndarray]:
+            found = super().state(env)
+            if isinstance(env, StandInDeployment):
+                found["vel"][0, -1] = value
+            return found
+
+    lab = Diverging()
+    moments = record_run(Environment(noisy=False), Actor(WIDTH), ashore.load(package), lab, steps=3, seed=2)
+    with StandInDeployment(package) as deployment:
+        found = replay_run(moments, deployment, lab, atol=1e-5)
+    assert not found.ok
+    assert found.first is not None
+    assert (found.first.step, found.first.port) == (0, "sim.vel")
+    assert found.worst["sim.vel"] == np.inf
+    kept = write_report(read(shutil.copytree(package.path, tmp_path / "p")), found).read("report/compare_sim.json")
+    assert json.loads(kept, parse_constant=pytest.fail)["worst"]["sim.vel"] == "inf"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 from ashore.errors import InputError
-from ashore.integrations.rsl_rl import RslRlActor, fit_actor, read_checkpoint
+from ashore.integrations.rsl_rl import RslRlActor, fit_actor, load_policy, read_checkpoint
 
 
 class Evil:
@@ -138,3 +139,64 @@ def test_an_actor_forgets_the_rows_that_are_done() -> None:
     actor.reset(torch.tensor([False, True]))
     (state,) = actor.get_state() or ()
     assert state.tolist() == [[1.0], [0.0]]
+
+
+# --- runners ----------------------------------------------------------------------------------------------------------
+
+TRAINED = Path(__file__).parent / "actors" / "checkpoints"
+
+
+class Pendulums:
+    """What a runner of RSL-RL asks of an environment before anything is run."""
+
+    num_envs, num_actions, max_episode_length, device = 2, 1, 100, "cpu"
+    cfg: ClassVar[dict[str, Any]] = {}
+
+    def get_observations(self) -> Any:
+        from tensordict import TensorDict
+
+        return TensorDict({"policy": torch.zeros(2, 3)}, batch_size=[2])
+
+
+def runner(name: str) -> Any:
+    """A runner with new weights, as the checkpoint of a name was trained by."""
+    from rsl_rl import runners
+
+    torch.manual_seed(5)
+    kind = "DistillationRunner" if "student" in name else "OnPolicyRunner"
+    return getattr(runners, kind)(Pendulums(), json.loads((TRAINED / f"{name}.json").read_text()), device="cpu")
+
+
+@pytest.mark.parametrize("name", ["rsl5_mlp", "rsl5_student"])
+def test_a_runner_gives_the_policy_that_was_trained(name: str) -> None:
+    checkpoint = TRAINED / f"{name}.pt"
+    saved = next(value for key, value in read_checkpoint(checkpoint).items() if key.startswith(("actor", "student")))
+    policy = load_policy(runner(name), checkpoint, read_checkpoint(checkpoint))
+    assert saved.keys() <= policy.state_dict().keys()
+    for key, value in policy.state_dict().items():
+        assert torch.equal(value, saved[key]), key
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "held", "trains"),
+    [("rsl5_mlp", "rsl5_student", "student", "actor"), ("rsl5_student", "rsl5_mlp", "actor", "student")],
+)
+def test_weights_that_a_runner_would_pass_over_are_refused(name: str, other: str, held: str, trains: str) -> None:
+    """RSL-RL loads what its algorithm knows of what is asked for, and says nothing of the rest."""
+    checkpoint = TRAINED / f"{other}.pt"
+    with pytest.raises(InputError, match=rf"{other}.pt: it holds the weights of a {held}, the runner of the task .*"):
+        load_policy(runner(name), checkpoint, read_checkpoint(checkpoint))
+
+
+def test_weights_of_another_width_are_refused(tmp_path: Path) -> None:
+    saved = torch.load(TRAINED / "rsl5_mlp.pt", weights_only=True)
+    saved["actor_state_dict"]["mlp.0.weight"] = torch.zeros(32, 7)
+    torch.save(saved, tmp_path / "other.pt")
+    with pytest.raises(InputError, match=r"(?s)other.pt: its weights do not fit the task: .*size mismatch for mlp.0"):
+        load_policy(runner("rsl5_mlp"), tmp_path / "other.pt", read_checkpoint(tmp_path / "other.pt"))
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_where_the_runner_does_not_read_it(tmp_path: Path) -> None:
+    torch.save({"model_state_dict": {"actor.0.weight": torch.zeros(1, 3)}, "iter": 0, "infos": None}, tmp_path / "m.pt")
+    with pytest.raises(InputError, match="m.pt: OnPolicyRunner finds no actor_state_dict in it"):
+        load_policy(runner("rsl5_mlp"), tmp_path / "m.pt", read_checkpoint(tmp_path / "m.pt"))

@@ -14,10 +14,9 @@ import pytest
 import torch
 import yaml
 
-from actor.comparing import ATOL, QUICK, ROWS, Pair, Plain, recorded_error, varied, with_file, worst_error
-from ashore.errors import InputError
+from actor.comparing import ATOL, QUICK, ROWS, Pair, Plain, recorded_error, refusing, varied, with_file, worst_error
 from ashore.integrations.trainers import Source, export_checkpoint, open_checkpoint
-from integrations.actors.pendulum import picture, trajectory
+from integrations.actors.pendulum import GOOD, picture, played, trajectory
 
 CHECKPOINTS = Path(__file__).parent / "actors" / "checkpoints"
 OBS = {"obs": (3,)}
@@ -111,6 +110,14 @@ def test_package_and_file_decide_as_version_3_did(name: str, rows: int, exported
     assert recorded_error(exported(name), inputs, path.dones.numpy(), expected) <= ATOL
 
 
+@pytest.mark.parametrize(
+    "name", ["rsl5_mlp", "rsl5_lstm", "rsl5_gru", "rsl5_student", "rsl5_cnn", "rsl3_mlp", "rsl3_lstm"]
+)
+def test_it_was_trained(name: str, exported: Callable[[str], Pair]) -> None:
+    """The pendulum swings up and stays there."""
+    assert played(exported(name).package) > GOOD
+
+
 @pytest.mark.parametrize("name", [*FIVE, *THREE])
 def test_hidden_states_are_states_of_the_package_and_ports_of_the_file(
     name: str, exported: Callable[[str], Pair]
@@ -164,9 +171,8 @@ def changed(tmp_path: Path, name: str, change: Callable[[dict[str, Any], dict[st
 
 
 def refused(tmp_path: Path, given: Source, match: str) -> None:
-    with pytest.raises(InputError, match=match):
+    with refusing(tmp_path, match):
         export_checkpoint("rsl_rl", given, tmp_path / "package", **QUICK)
-    assert not (tmp_path / "package").exists()
 
 
 def test_missing_keys_are_named(tmp_path: Path) -> None:
@@ -273,3 +279,46 @@ def test_shapes_that_the_weights_are_not_made_for_are_refused(
 def test_convolutions_without_their_settings_are_refused(tmp_path: Path) -> None:
     given = changed(tmp_path, "rsl3_cnn", lambda _, settings: settings["policy"].pop("actor_cnn_cfg"))
     refused(tmp_path, given, r"m.json: the configuration has no actor_cnn_cfg, the checkpoint has images")
+
+
+@pytest.mark.parametrize("limit", [-1.0, 0, True, "one", float("nan")])
+def test_a_limit_of_actions_that_is_none_is_refused(limit: Any, tmp_path: Path) -> None:
+    given = changed(tmp_path, "rsl5_mlp", lambda _, settings: settings.update(clip_actions=limit))
+    refused(tmp_path, given, r"m.json: clip_actions: expected a positive limit in the configuration, or none, got")
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "class_name", "match"),
+    [
+        ("rsl5_mlp", "actor", "Nothing", "m.json: there is no class 'Nothing'"),
+        ("rsl5_mlp", "actor", "os.system", "m.json: expected a class made from Module, got 'os.system'"),
+        ("rsl5_mlp", "actor", "subprocess.Popen", "m.json: expected a class made from Module, got 'subprocess.Popen'"),
+        (
+            "rsl3_mlp",
+            "policy",
+            "mine.ActorCriticWithGates",
+            "the policy is a 'mine.ActorCriticWithGates', which cannot",
+        ),
+    ],
+)
+def test_classes_that_are_none_of_a_network_are_refused(
+    name: str, role: str, class_name: str, match: str, tmp_path: Path
+) -> None:
+    """The weights of another class may have the same names, and a configuration may name anything."""
+    given = changed(tmp_path, name, lambda _, settings: settings[role].update(class_name=class_name))
+    refused(tmp_path, given, match)
+
+
+def test_a_distribution_that_is_none_is_refused(tmp_path: Path) -> None:
+    def other(loaded: dict[str, Any], settings: dict[str, Any]) -> None:
+        settings["actor"]["distribution_cfg"]["class_name"] = "os.system"
+        del loaded["actor_state_dict"]["distribution.std_param"]
+
+    refused(tmp_path, changed(tmp_path, "rsl5_mlp", other), "expected a class made from Module, got 'os.system'")
+
+
+def test_the_configuration_of_another_version_is_refused(tmp_path: Path) -> None:
+    given = Source(CHECKPOINTS / "rsl5_mlp.pt", config=CHECKPOINTS / "rsl3_mlp.json")
+    refused(tmp_path, given, "rsl3_mlp.json: the configuration has no 'actor', the checkpoint has")
+    given = Source(CHECKPOINTS / "rsl3_mlp.pt", config=CHECKPOINTS / "rsl5_mlp.json")
+    refused(tmp_path, given, "rsl5_mlp.json: the configuration has no 'policy', as those of RSL-RL 2 and 3 have")

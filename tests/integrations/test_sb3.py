@@ -18,10 +18,11 @@ from sb3_contrib import RecurrentPPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import ashore
-from actor.comparing import ATOL, QUICK, ROWS, Pair, varied, with_file, worst_error
+from actor.comparing import ATOL, QUICK, ROWS, Pair, refusing, varied, with_file, worst_error
 from ashore.actor import export_actor
 from ashore.errors import InputError
 from ashore.integrations.trainers import Source, export_checkpoint
+from integrations.actors.pendulum import GOOD, played
 
 CHECKPOINTS = Path(__file__).parent / "actors" / "checkpoints"
 STATISTICS = CHECKPOINTS / "sb3_ppo_vecnormalize.pkl"
@@ -91,6 +92,27 @@ def test_package_and_file_decide_as_predict_does(name: str, rows: int, exported:
     assert worst_error(exported(name), draw(name), own.decide, own.reset, rows) <= ATOL
 
 
+@pytest.mark.parametrize("name", ["sb3_ppo", "sb3_sac", "sb3_td3"])
+def test_it_was_trained(name: str, exported: Callable[[str], Pair]) -> None:
+    assert played(exported(name).package, torque=2.0) > GOOD
+
+
+@pytest.mark.parametrize("name", CARTPOLE)
+def test_it_was_trained_to_balance(name: str, exported: Callable[[str], Pair]) -> None:
+    """A pole that nobody balances falls within 10 steps; pushed at random, within about 20."""
+    policy, env = ashore.load(exported(name).package, batch=1), gymnasium.make("CartPole-v1")
+    steps = 0
+    for seed in range(3):
+        obs, _ = env.reset(seed=seed)
+        policy.reset()
+        over = False
+        while not over:
+            action = int(policy.step({"obs": obs[None]})["actions"][0])
+            obs, _, fallen, long, _ = env.step(action)
+            over, steps = fallen or long, steps + 1
+    assert steps / 3 > 60
+
+
 def test_the_normaliser_has_the_formula_of_vecnormalize(exported: Callable[[str], Pair]) -> None:
     (one,) = exported("sb3_ppo").package.manifest.metadata["actor"]["normalizers"]
     assert one["formula"] == "clip((x - mean) / sqrt(var + 1e-08), -10, 10)"
@@ -137,9 +159,8 @@ def test_a_model_may_draw_its_actions_by_a_seed(tmp_path: Path) -> None:
 
 
 def refused(tmp_path: Path, given: Source, match: str) -> None:
-    with pytest.raises(InputError, match=match):
+    with refusing(tmp_path, match):
         export_checkpoint("sb3", given, tmp_path / "package", **QUICK)
-    assert not (tmp_path / "package").exists()
 
 
 def rewritten(tmp_path: Path, change: Callable[[dict[str, Any]], Any], name: str = "sb3_td3") -> Source:
@@ -209,6 +230,27 @@ def test_what_is_no_model_is_refused(tmp_path: Path, content: bytes) -> None:
         Source(tmp_path / "m.zip", trust=True),
         "m.zip: (this is no zip|expected a model) of stable-baselines3",
     )
+
+
+def test_a_description_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(CHECKPOINTS / "sb3_td3.zip") as whole, zipfile.ZipFile(tmp_path / "m.zip", "w") as made:
+        made.writestr("policy.pth", whole.read("policy.pth"))
+        made.writestr("data", b"{ no JSON")
+    refused(tmp_path, Source(tmp_path / "m.zip", trust=True), "m.zip: this is no model of stable-baselines3: JSON")
+
+
+def test_weights_of_another_algorithm_are_refused(tmp_path: Path) -> None:
+    def other(weights: dict[str, Any]) -> None:
+        with zipfile.ZipFile(CHECKPOINTS / "sb3_ppo.zip") as whole, whole.open("policy.pth") as policy:
+            found = torch.load(policy, weights_only=True)
+        weights.clear()
+        weights.update(found)
+
+    refused(tmp_path, rewritten(tmp_path, other, "sb3_sac"), "its weights are not those of this SACPolicy: missing")
+
+
+def test_statistics_of_another_width_are_refused(tmp_path: Path) -> None:
+    refused(tmp_path, source("sb3_a2c", normalizer=str(STATISTICS)), r"the actor cannot decide on obs \[1, 4\]")
 
 
 def test_an_empty_observation_is_refused(tmp_path: Path) -> None:

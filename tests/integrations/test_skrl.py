@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import ashore
-from actor.comparing import ATOL, QUICK, ROWS, Pair, varied, with_file, worst_error
+from actor.comparing import ATOL, QUICK, ROWS, Pair, exported_elsewhere, refusing, varied, worst_error
 from ashore.actor import export_actor
-from ashore.errors import InputError
 from ashore.integrations.trainers import Source, export_checkpoint
 from integrations.actors import networks
+from integrations.actors.pendulum import GOOD, played
 
 CHECKPOINT = Path(__file__).parent / "actors" / "checkpoints" / "skrl.pt"
 MODULE = "integrations.actors.networks"
@@ -36,9 +36,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[
     def export(name: str) -> tuple[Pair, Path]:
         if name not in made:
             path = CHECKPOINT if name == "agent" else saved(folder, name)
-            source = Source(path, model=f"{MODULE}:skrl_{name}")
-            package = export_checkpoint("skrl", source, folder / name, batch="dynamic", **QUICK)
-            made[name] = with_file(package), path
+            made[name] = exported_elsewhere(folder, name, "skrl", path, f"{MODULE}:skrl_{name}"), path
         return made[name]
 
     return export
@@ -90,6 +88,10 @@ def test_package_and_file_decide_as_the_agent_does(
     assert worst_error(pair, draw, own.decide, own.reset, rows) <= ATOL
 
 
+def test_it_was_trained(exported: Callable[[str], tuple[Pair, Path]]) -> None:
+    assert played(exported("agent")[0].package, torque=2.0) > GOOD
+
+
 def test_the_preprocessor_travels_with_its_formula(exported: Callable[[str], tuple[Pair, Path]]) -> None:
     (one,) = exported("agent")[0].package.manifest.metadata["actor"]["normalizers"]
     assert one["formula"] == "clip((x - mean) / (std + 1e-08), -5, 5)"
@@ -114,9 +116,8 @@ def test_a_live_agent_is_exported_as_it_is(tmp_path: Path) -> None:
 
 
 def refused(tmp_path: Path, given: Source, match: str) -> None:
-    with pytest.raises(InputError, match=match):
+    with refusing(tmp_path, match):
         export_checkpoint("skrl", given, tmp_path / "package", **QUICK)
-    assert not (tmp_path / "package").exists()
 
 
 def changed(tmp_path: Path, change: Callable[[dict[str, Any]], Any], model: str = "agent") -> Source:
@@ -158,3 +159,25 @@ def test_a_value_function_is_no_policy(tmp_path: Path) -> None:
     torch.save(agent.value.state_dict(), tmp_path / "m.pt")
     given = Source(tmp_path / "m.pt", model=f"{MODULE}:skrl_without_preprocessor")
     refused(tmp_path, given, "missing: log_std_parameter, net.4.weight, net.4.bias; of another shape: net.2.weight")
+
+
+def test_a_preprocessor_without_statistics_is_refused(tmp_path: Path) -> None:
+    """It would normalise by a mean of zero, which nobody trained with."""
+    given = changed(tmp_path, lambda loaded: loaded.pop("observation_preprocessor"))
+    refused(tmp_path, given, "skrl_agent makes has a observation_preprocessor, and there are no statistics for it")
+    torch.save(torch.load(CHECKPOINT, weights_only=True)["policy"], tmp_path / "alone.pt")
+    given = Source(tmp_path / "alone.pt", model=f"{MODULE}:skrl_agent")
+    refused(tmp_path, given, "there are no statistics for it; let it make the agent as it was trained, or take")
+
+
+def without_observations() -> Any:
+    """A policy that reads nothing."""
+    policy = networks.skrl_without_preprocessor()
+    policy.num_observations = 0
+    return policy
+
+
+def test_an_empty_observation_space_is_refused(tmp_path: Path) -> None:
+    given = changed(tmp_path, lambda loaded: loaded.pop("observation_preprocessor"))
+    given = Source(given.checkpoint, model=f"{__name__}:without_observations")
+    refused(tmp_path, given, "Policy: its observation space is empty")

@@ -135,7 +135,8 @@ class Flow(Policy):
     def prepare_inputs(self, example_batch: Mapping[str, Any]) -> Mapping[str, ExportInputs]:
         seen = tuple(example_batch[name] for name in ("observation.image", "observation.state"))
         caches = tuple(one.detach() for one in self.modules["encoder"](*seen))
-        sample = torch.zeros(1, CHUNK, ACTION), torch.ones(1)
+        rows = len(seen[0])
+        sample = torch.zeros(rows, CHUNK, ACTION), torch.ones(rows)
         return {
             "encoder": ExportInputs(
                 seen, ("pixels", "observation.state"), ("key_0", "value_0"), {"pixels": "observation.image"}
@@ -152,6 +153,6 @@ class Flow(Policy):
         caches = self.modules["encoder"](seen["observation.image"], normalised(seen["observation.state"]))
         sample = noise
         for index in range(steps):
-            time = torch.full((1,), 1.0 - index / steps)
+            time = torch.full((len(noise),), 1.0 - index / steps)
             sample = sample - self.modules["denoise"](sample, time, *caches) / steps
         return denormalised(sample)

@@ -74,6 +74,25 @@ def test_a_flow_takes_as_many_steps_as_are_asked_for(flow: tuple[Flow, Package],
     np.testing.assert_allclose(again, policy.chunk(seen, noise=noise), atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [Policy, Flow])
+@pytest.mark.parametrize("backend", ["onnx", "openvino"])
+def test_several_rows_are_decided_at_once_and_each_by_itself(kind: type[Policy], backend: str, tmp_path: Path) -> None:
+    policy, rows = kind(), [example(seed=3), example(seed=4)]
+    both = {name: torch.cat([one[name] for one in rows]) for name in rows[0]}
+    package = export_policy(policy, tmp_path / "p", example_batch=both, **QUICK)
+    exported, noise = load_exported_policy(package.path, backend), torch.randn(2, CHUNK, ACTION)
+    given = {"noise": noise.numpy()} if kind is Flow else {}
+    chunk = exported.predict_action_chunk(arrays(both), **given)
+    for row, seen in enumerate(rows):
+        expected = policy.chunk(seen, noise=noise[row : row + 1])
+        np.testing.assert_allclose(chunk[row : row + 1], expected, atol=1e-5)
+    exported.reset()
+    np.testing.assert_allclose(exported.select_action(arrays(both), **given), chunk[:, 0], atol=1e-6)
+    exported.reset()
+    with pytest.raises(InputError, match=r"observation\.(image|state)"):
+        exported.select_action(arrays(rows[0]), **given)
+
+
 def test_the_package_is_verified_and_verifies(single: tuple[Policy, Package], flow: tuple[Flow, Package]) -> None:
     for _, package in (single, flow):
         proof = package.manifest.verification

@@ -44,6 +44,9 @@ class Actor(abc.ABC):
         self.counts: dict[str, int] = {}
         """Input of whole numbers -> how many there are, from 0."""
 
+        self.could_value = False
+        """Whether nothing about it says that it decides: what then gives one number could as well be a critic."""
+
         self.about: dict[str, Any] = {}
         """What else is worth knowing about it; it goes into the manifest."""
 

@@ -12,6 +12,9 @@ from ashore.actor.widths import input_width
 from ashore.errors import InputError
 
 OBS = "obs"
+FORWARD = "forward"
+"""What decides where nothing else is known."""
+
 Decide = Callable[[Any], torch.Tensor]
 
 
@@ -50,6 +53,7 @@ class ModuleActor(Actor):
             raise InputError(f"normalizer: it cannot be said which of {list(example)} it is for")
         modules = {"module": module} | ({} if normalizer is None else {"normalizer": normalizer})
         super().__init__(modules, {name: value[:1] for name, value in example.items()}, trainer)
+        self.could_value = self._head.what == FORWARD
         self.about = {"output": self._head.what}
 
     def decide(self, inputs: Tensors) -> torch.Tensor:
@@ -86,7 +90,7 @@ def find_head(module: Any) -> Head:
             f"{name}: it has neither forward nor act_inference, actor_mean or get_action_and_value; give a function "
             "that decides with it"
         )
-    return Head("forward", cast("Decide", module))
+    return Head(FORWARD, cast("Decide", module))
 
 
 def _gaussian(module: Any) -> Callable[[Any], Spread] | None:

@@ -5,6 +5,7 @@ There is no environment, so observations are drawn, at the scale that the normal
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -175,6 +176,11 @@ class _Recorder:
             got = list(actions.shape) if isinstance(actions, torch.Tensor) else type(actions).__name__
             raise InputError(f"the actor gives {got} on {shapes}; expected a tensor with an action for each row")
         width = actions.shape[-1] if actions.dim() > 1 else 1
+        if width == 1 and num_actions is None and self._actor.could_value and actions.is_floating_point():
+            raise InputError(
+                "this module gives one number and has no distribution, as a critic does; export the actor, or say "
+                "num_actions=1 (--num-actions) if it decides on one action"
+            )
         if num_actions is not None and width != num_actions:
             raise InputError(f"num_actions: expected {num_actions}, the actor gives {width}")
         if self._examples.given and not bool(actions.isfinite().all()):
@@ -197,7 +203,13 @@ class _Recorder:
         return self._clipped(spread.finish(drawn))
 
     def _clipped(self, actions: torch.Tensor) -> torch.Tensor:
-        return actions if self.limits is None else torch.clamp(actions, *self.limits)
+        if self.limits is None:
+            return actions
+        if not actions.is_floating_point():
+            raise InputError(
+                f"clip_actions: the actor gives {actions.dtype} actions, which have no limits; leave it out"
+            )
+        return torch.clamp(actions, *self.limits)
 
     def _effect(self, one: Found) -> float:
         """What leaving out a normaliser changes, at most, in a few decisions."""
@@ -235,6 +247,6 @@ def _limits(clip: float | Sequence[float] | None) -> tuple[float, float] | None:
     if clip is None:
         return None
     low, high = (-clip, clip) if isinstance(clip, int | float) else tuple(clip)
-    if not low < high:
+    if not -math.inf < low < high < math.inf:
         raise InputError(f"clip_actions: expected a positive limit, or a lower and an upper one, got {clip!r}")
     return float(low), float(high)

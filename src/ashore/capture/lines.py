@@ -60,11 +60,15 @@ def user_line() -> Line:
     return line_of(user_frame())
 
 
-def user_frames(begun: FrameType | None) -> Iterator[tuple[Line, int]]:
+def user_frames(begun: FrameType | None, begun_at: int) -> Iterator[tuple[Line, int]]:
     """Where the user's functions are, from the innermost to the one in which a step began.
+
+    A function that is still at the same instruction called something that does the whole step, such as an export: it
+    has no part in the step, and is left out.
 
     Args:
         begun: the frame in which the step began.
+        begun_at: the instruction at which it was then.
 
     Yields:
         The line of each, and for the last the line at which the step began, else 0.
@@ -72,7 +76,8 @@ def user_frames(begun: FrameType | None) -> Iterator[tuple[Line, int]]:
     frame = user_frame()
     while frame is not None:
         if frame is begun:
-            yield line_of(frame), _began_at(frame)
+            if frame.f_lasti != begun_at:
+                yield line_of(frame), _began_at(frame)
             return
         if is_users(frame.f_code.co_filename):
             yield line_of(frame), 0

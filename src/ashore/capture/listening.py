@@ -113,7 +113,7 @@ class Listener:
         line = user_line()
         if tape is None or is_shown(line) or is_declaration(line):
             return
-        if (is_assertion(line) or inside(_CHECKS)) and not is_tried(user_frames(tape.begun)):
+        if (is_assertion(line) or inside(_CHECKS)) and not is_tried(user_frames(tape.begun, tape.begun_at)):
             return
         tape.leaks.append(Leak(tape.use(tensor), how, len(tape.ops), line, len(tape.outputs)))
 

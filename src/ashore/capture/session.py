@@ -96,8 +96,13 @@ class Session:
                 self._touched[one] |= written if one != rate else {}
             touched = touched | written
         self._rate = rate
+        begun = user_frame()
         self._tape = self._listener.tape = Tape(
-            paths=self._paths, copies=self._copies, touched=touched, begun=user_frame()
+            paths=self._paths,
+            copies=self._copies,
+            touched=touched,
+            begun=begun,
+            begun_at=-1 if begun is None else begun.f_lasti,
         )
         self._listener.touched, self._listener.resetting = {}, False
 

@@ -130,6 +130,9 @@ class Tape:
     begun: FrameType | None = None
     """The function of the user's code in which the step began."""
 
+    begun_at: int = -1
+    """The instruction at which that function was then."""
+
     paths: dict[int, tuple[torch.Tensor, str | None]] = field(default_factory=dict)
     """Id -> (tensor, path) of what earlier steps had captured, so that it is looked for once."""
 

@@ -36,9 +36,16 @@ def run(wish: Wish, options: Mapping[str, Any], *, as_json: bool) -> None:
     """Export a checkpoint, and print what is in the package."""
     from ashore.actor.plain import check_file_name, write_onnx
     from ashore.integrations.trainers import Source, export_checkpoint
+    from ashore.interop.exploy.placing import check_place
 
-    if wish.onnx is not None:
+    if wish.onnx is not None:  # all that can be known before the package is written
         check_file_name(wish.onnx.name, ".onnx")
+        check_place(wish.onnx)
+        if not str(options["backend"]).startswith("onnx"):
+            raise InputError(
+                f"--onnx {wish.onnx}: --export-method {options['backend']} writes no ONNX; use onnx-dynamo, or leave "
+                f"it out"
+            )
     actions = None if wish.actions is None else _numbers("--actions", wish.actions)
     if actions is not None and len(actions) != 2:
         raise InputError(f"--actions={wish.actions}: expected the least and the largest action, such as -1,1")

@@ -18,13 +18,11 @@ from ashore.errors import PackageError, printable
 from ashore.package import Array, Package, read
 from ashore.runtime import Options
 from ashore.runtime.onnx import describe, open_session
-from ashore.spec import RATES, Frozen, Limits, Manifest, NonFinite, Port, State, Wiring
+from ashore.spec import RATES, Manifest, Port, State, Wiring
+from ashore.view import words
 
 _FEW = 6
 """So many numbers are shown one by one; of more, only the range."""
-
-_FEW_FROZEN = 16
-"""The same for constants: a person has to recognise a command among them."""
 
 _STYLES = {"info": "", "warning": "yellow", "error": "red"}
 
@@ -97,7 +95,7 @@ def _print_ports(
 
 def _details(port: Port) -> Iterator[str]:
     if port.limits is not None:
-        yield f"limits {_limits(port.limits)}"
+        yield f"limits {words.limits(port.limits)}"
     if not port.finite:
         yield "may hold NaN and infinities"
     if port.connection:
@@ -118,7 +116,7 @@ def _print_joints(out: Console, manifest: Manifest) -> None:
             str(index),
             joint.name,
             joint.type,
-            *map(_number, (joint.default_position, joint.kp, joint.kd, joint.effort_limit, joint.velocity_limit)),
+            *map(words.number, (joint.default_position, joint.kp, joint.kd, joint.effort_limit, joint.velocity_limit)),
             f"{bounds.lower:.6g} … {bounds.upper:.6g}" if bounds else "-",
             joint.actuator or "-",
         )
@@ -157,18 +155,8 @@ def _print_constants(out: Console, manifest: Manifest) -> None:
         shown = table(title, "name", "where", "array", "values")
         for constant in manifest.constants:
             array = f"{constant.dtype} {_shape(constant.shape)}"
-            shown.add_row(constant.name, constant.where or "-", array, _frozen(constant))
+            shown.add_row(constant.name, constant.where or "-", array, words.constant(constant))
         _print(out, shown)
-
-
-def _frozen(constant: Frozen) -> str:
-    if constant.values is not None and len(constant.values) <= _FEW_FROZEN:
-        return " ".join(map(_number, constant.values)) or "empty"
-    if constant.lowest is None:
-        return "not recorded"
-    if "nan" in (constant.lowest, constant.highest):
-        return "holds NaN, so it has no range"
-    return _range(_number(constant.lowest), _number(constant.highest))
 
 
 def _print_findings(out: Console, manifest: Manifest) -> None:
@@ -198,7 +186,7 @@ def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield "verified at export", "skipped"
     else:
         for result in proof.results:
-            worst = _number(result.max_abs_error_free_running)
+            worst = words.number(result.max_abs_error_free_running)
             rollout = f"{proof.steps} steps, {proof.resets} resets on {result.backend} ({result.runtime})"
             yield "verified at export", f"{rollout}, free-running max |error| {worst}"
             yield "tolerance", f"{proof.atol:g} + {proof.rtol:g} |x|"
@@ -270,20 +258,7 @@ def _runs(numbers: list[int]) -> str:
     return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else " ".join(map(str, run)) for run in runs)
 
 
-def _limits(limits: Limits) -> str:
-    sides = (side if isinstance(side, tuple) else (side,) for side in (limits.lower, limits.upper))
-    return " … ".join(" ".join(_number(value) for value in side) for side in sides)
-
-
 def _values(array: Array) -> str:
     if array.size <= _FEW:
-        return " ".join(_number(value) for value in array.ravel().tolist())
-    return _range(_number(float(np.min(array))), _number(float(np.max(array))))
-
-
-def _range(low: str, high: str) -> str:
-    return f"all {low}" if low == high else f"{low} … {high}"
-
-
-def _number(value: float | NonFinite | None) -> str:
-    return "-" if value is None else value if isinstance(value, str) else f"{value:.6g}"
+        return " ".join(words.number(value) for value in array.ravel().tolist())
+    return words.span(words.number(float(np.min(array))), words.number(float(np.max(array))))

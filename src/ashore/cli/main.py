@@ -60,8 +60,11 @@ def inspect(
 def verify(
     path: PackagePath,
     backend: Annotated[
-        str | None,
-        typer.Option(help="What runs the stages.", show_default="onnx where there is one, else what there is"),
+        list[str] | None,
+        typer.Option(
+            help="What runs the stages; give it several times to see several side by side.",
+            show_default="onnx where there is one, else what there is",
+        ),
     ] = None,
     device: RunsOn = None,
     atol: Annotated[
@@ -70,13 +73,39 @@ def verify(
     rtol: Annotated[
         float | None, typer.Option(help="Relative tolerance.", show_default="as exported, else 1e-5")
     ] = None,
+    steps: Annotated[
+        int, typer.Option(min=0, help="Also run one long episode of so many decisions, against another backend.")
+    ] = 0,
+    fuzz: Annotated[
+        int, typer.Option(min=0, help="Also run so many decisions on drawn inputs, against another backend.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the drawn inputs.")] = 0,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Also write everything as a page to look at.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay the golden rollout through the saved files; exit with 1 if anything differs."""
+    """Prove that the saved files compute what was recorded, and that the contract is the recorded one; else exit 1."""
     from ashore.cli.verifying import run
 
-    passed = run(path, backend=backend, device=device, atol=atol, rtol=rtol, as_json=as_json)
+    passed = run(
+        path, backends=backend or [None], device=device, atol=atol, rtol=rtol, steps=steps, fuzz=fuzz, seed=seed,
+        report=report, as_json=as_json,
+    )  # fmt: skip
     raise typer.Exit(0 if passed else CHECK_FAILED)
+
+
+@app.command()
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help="A package directory or an .ashore file.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+    atol: Annotated[float, typer.Option(min=0.0, help="How far numbers may be apart and still be the same.")] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Show what changed between two packages: contract, weights, states, outputs; exit with 1 if they differ."""
+    from ashore.cli.differing import run
+
+    raise typer.Exit(0 if run(before, after, atol=atol, as_json=as_json) else CHECK_FAILED)
 
 
 @app.command()
@@ -136,6 +165,35 @@ def compile_(
     from ashore.cli.compiling import run
 
     run(path, out, backend=backend, target=target, batch=batch, as_json=as_json)
+
+
+@app.command()
+def view(
+    path: PackagePath,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The page to write.", show_default="beside PKG, as .html")
+    ] = None,
+    film: Annotated[Path | None, typer.Option(metavar="FILE", help="A film or an image to put into the page.")] = None,
+    samples: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Calls to time, for five seconds at most; 0 times none.")
+    ] = 1000,
+    backend: Annotated[
+        str | None,
+        typer.Option(help="What runs the stages.", show_default="onnx where there is one, else what there is"),
+    ] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Also show it, on this machine only.")] = False,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="With --serve: where.", show_default="one that is free")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page that shows the package: graph, contract, trajectories, latency, findings, origin."""
+    if port is not None and not serve:
+        raise typer.BadParameter("--port goes with --serve", param_hint="--port")
+    from ashore.cli.viewing import run
+
+    shown_at = (port or 0) if serve else None
+    run(path, out=out, film=film, samples=samples, backend=backend, port=shown_at, as_json=as_json)
 
 
 @app.command()
@@ -246,6 +304,14 @@ LoadRun = Annotated[str | None, typer.Option("--load-run", "--load_run", help="W
 LoadCheckpoint = Annotated[
     str | None, typer.Option("--load-checkpoint", "--load_checkpoint", help="Which file of it, likewise.")
 ]
+Pretrained = Annotated[
+    bool,
+    typer.Option(
+        "--use-pretrained-checkpoint",
+        "--use_pretrained_checkpoint",
+        help="Fetch the weights that Isaac Lab publishes for the task.",
+    ),
+]
 Backend = Annotated[str | None, typer.Option(help="What runs the stages.", show_default="onnx where there is one")]
 Steps = Annotated[int, typer.Option(min=1, help="Decisions.")]
 
@@ -270,6 +336,7 @@ def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
         checkpoint: CheckpointPath = None,
         load_run: LoadRun = None,
         load_checkpoint: LoadCheckpoint = None,
+        pretrained: Pretrained = False,
         out: Annotated[
             Path | None,
             typer.Option(
@@ -324,7 +391,7 @@ def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
 
         source = Source(
             task, checkpoint, motion, device, trust, 2 if batch == "dynamic" else 1, load_run, load_checkpoint, agent,
-            overrides or (),
+            overrides or (), pretrained,
         )  # fmt: skip
         options = {
             "backend": method, "validation_steps": validation_steps, "picture": not no_graph, "num_steps": num_steps,
@@ -367,6 +434,7 @@ def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
         checkpoint: CheckpointPath = None,
         load_run: LoadRun = None,
         load_checkpoint: LoadCheckpoint = None,
+        pretrained: Pretrained = False,
         steps: Steps = 100,
         seed: Annotated[int, typer.Option(help="Of the environment.")] = 0,
         atol: Annotated[float, typer.Option(help="What counts as a difference.")] = 1e-4,
@@ -383,8 +451,9 @@ def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
         from ashore.cli.simulators import Source, run_compare
 
         source = Source(
-            task, checkpoint, motion, device, trust, 1, load_run, load_checkpoint, overrides=overrides or ()
-        )
+            task, checkpoint, motion, device, trust, 1, load_run, load_checkpoint,
+            overrides=overrides or (), pretrained=pretrained,
+        )  # fmt: skip
         same = run_compare(
             simulator, path, source, steps=steps, seed=seed, atol=atol, write=not no_report, as_json=as_json
         )

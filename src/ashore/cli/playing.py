@@ -95,6 +95,8 @@ def _print(report: Play) -> None:
         f"{report.package}: {report.seconds:g} s, {report.decisions} decisions, {verdict}",
         style="green" if report.survived else "red",
     )
+    for alarm in report.alarms:
+        out.print(f"alarm: {alarm}", style="yellow")
     ranges: dict[str, Range | None] = {"base height, m": report.height_m, "base tilt, rad": report.tilt_rad}
     ranges |= {f"joint {name}": joint for name, joint in report.joints.items()}
     _print_ranges({name: one for name, one in ranges.items() if one is not None})

@@ -43,6 +43,9 @@ class Source:
     overrides: Sequence[str] = ()
     """Changes of the configurations, as Isaac Lab's own scripts take them."""
 
+    pretrained: bool = False
+    """Whether the weights are those that the framework publishes for the task."""
+
 
 def run_export(
     simulator: Simulator,
@@ -260,7 +263,9 @@ def _task_name(task: str) -> str:
 
 
 def _checkpoint(front: Any, source: Source) -> Path:
-    """The file with the weights: named, or found among the runs of a log folder."""
+    """The file with the weights: named, found among the runs of a log folder, or published by the framework."""
+    if source.pretrained:
+        return _pretrained(front, source)
     if source.checkpoint is not None and source.checkpoint.is_file():
         return source.checkpoint
     if source.checkpoint is not None and not source.checkpoint.is_dir():
@@ -269,6 +274,16 @@ def _checkpoint(front: Any, source: Source) -> Path:
         raise InputError(f"--task {source.task} is a function; say with --checkpoint where the weights are")
     root = source.checkpoint or front.log_root(source.task)
     return find_checkpoint(root, source.load_run or ".*", source.load_checkpoint or r"model_.*\.pt")
+
+
+def _pretrained(front: Any, source: Source) -> Path:
+    option, named = "--use-pretrained-checkpoint", (source.checkpoint, source.load_run, source.load_checkpoint)
+    if any(one is not None for one in named):
+        raise InputError(f"{option} and --checkpoint, --load-run or --load-checkpoint: give one or the other")
+    if not hasattr(front, "published_checkpoint") or _is_function(source.task):
+        raise InputError(f"{option}: only registered tasks of Isaac Lab have published weights; give --checkpoint")
+    with quiet():
+        return front.published_checkpoint(source.task, device=source.device)
 
 
 def find_checkpoint(root: Path, run: str, checkpoint: str) -> Path:

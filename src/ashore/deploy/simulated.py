@@ -19,6 +19,7 @@ from ashore.deploy.arrays import follow
 from ashore.errors import BindError, InputError
 from ashore.package import Array, Package
 from ashore.runtime import Policy, load
+from ashore.runtime.ranges import Alarm, RangeWatch
 from ashore.spec import BATCH, Port
 
 
@@ -46,6 +47,7 @@ class DeploymentEnv(abc.ABC):
                 f'export it with batch="dynamic" (--batch dynamic) to run several'
             )
         self.num_envs = num_envs
+        self._range_watch = RangeWatch(batched.ranges())
         timing = batched.manifest.timing
         self.decimation = timing.decimation if timing else 1
         self._reads: dict[str, Callable[[], Array]] = {}
@@ -141,6 +143,11 @@ class DeploymentEnv(abc.ABC):
         """What the policy was given last."""
         return MappingProxyType(self._inputs)
 
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Inputs of decisions that were far outside of what the export saw, each once."""
+        return tuple(self._range_watch.alarms)
+
     def reset(self) -> None:
         """Start an episode: of the scene, and of the policy's states."""
         self._check_open()
@@ -169,6 +176,7 @@ class DeploymentEnv(abc.ABC):
         if missing:
             raise InputError(f"external_inputs: expected {missing} too; nothing in the scene gives them")
         self._inputs = self._read(self.policy.step_inputs, given)
+        self._range_watch.look(self._inputs)
         outputs = dict(self.policy.step(self._inputs))
         acts = any(stage.rate == "substep" for stage in self.policy.manifest.stages.values())
         for _ in range(self.decimation):

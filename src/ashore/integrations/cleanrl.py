@@ -12,7 +12,7 @@ from ashore.actor.modules import ModuleActor
 from ashore.actor.normalisers import as_normalizer
 from ashore.errors import InputError
 from ashore.integrations.checkpoints import load_strictly, read_tensors
-from ashore.integrations.importing import imported
+from ashore.integrations.importing import made
 from ashore.integrations.trainers import Source
 
 
@@ -27,21 +27,14 @@ def open_checkpoint(source: Source) -> Actor:
     loaded = read_tensors(path, trust=source.trust)
     if isinstance(loaded, tuple | list) and loaded:
         loaded = loaded[0]  # the actor comes first, its critics after it
-    make = imported("--model", source.model)
-    try:
-        made = make()
-    except TypeError as error:
-        raise InputError(
-            f"--model {source.model}: it cannot be called without arguments ({error}); give a function that makes the "
-            "network as the training script does"
-        ) from error
-    module, decide = made if isinstance(made, tuple) else (made, None)
+    found = made("--model", source.model)
+    module, decide = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"--model {source.model}: expected a module of torch, got {type(module).__name__}")
     load_strictly(path, module, _weights(loaded))
     normalizer = None
     if source.normalizer not in (None, "none"):
-        normalizer = as_normalizer(imported("--normalizer", str(source.normalizer))())
+        normalizer = as_normalizer(made("--normalizer", str(source.normalizer)))
     return ModuleActor(module.eval(), decide, source.examples() or None, normalizer, "cleanrl")
 
 

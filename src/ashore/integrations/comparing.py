@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from ashore.deploy.arrays import follow
-from ashore.deploy.simulated import DeploymentEnv
+from ashore.deploy.simulated import DeploymentEnv, places
 from ashore.integrations.framework import Framework
 from ashore.package import Array, Package, add_files, read, save_arrays
 from ashore.runtime import Policy
@@ -56,7 +57,9 @@ class Moment:
     """One decision of an environment."""
 
     inputs: Mapping[str, Array]
-    actions: Array
+    outputs: Mapping[str, Array]
+    """Observations and actions, and the targets that the simulation had in the end, where no reset has changed them."""
+
     state: Mapping[str, Array] | None
     """Of the simulation after it; None where a reset has moved the robot already."""
 
@@ -75,7 +78,7 @@ def compare_sim(
     atol: float = 1e-4,
     advance: Callable[[], object] = lambda: None,
 ) -> Comparison:
-    """Run both from the same state, and compare inputs, actions, targets and the simulated robot at every step.
+    """Run both from the same state, and compare inputs, observations, actions, targets and the robot at every step.
 
     Args:
         env: the training environment, with one robot.
@@ -130,10 +133,14 @@ def record_run(
                 reset(torch.ones(env.num_envs, dtype=torch.bool, device=env.device))
             inputs = {name: _value(env, framework, policy.inputs[name].connection) for name in names}
             actions = actor(obs)
+            outputs = {f"obs.{group}": value for group, value in obs.items() if f"obs.{group}" in policy.outputs}
+            outputs = {key: value.cpu().numpy().copy() for key, value in (*outputs.items(), ("actions", actions))}
             obs, _, terminated, truncated, _ = env.step(actions)
             begins = bool((terminated | truncated).any())
+            if not begins:
+                outputs |= _targets(env.scene.__getitem__, framework, policy)
             state = None if begins else framework.state(env)
-            found.append(Moment(inputs, actions.cpu().numpy().copy(), state, start))
+            found.append(Moment(inputs, outputs, state, start))
             advance()
     return found
 
@@ -163,7 +170,8 @@ def replay_run(
             framework.put(deployment, one.start)
         outputs = deployment.step({name: one.inputs[name] for name in deployment.external_inputs})
         pairs = {name: (one.inputs[name], value) for name, value in deployment.inputs.items() if name in one.inputs}
-        pairs["actions"] = one.actions, outputs["actions"]
+        outputs |= _targets(deployment.element, framework, deployment.policy)
+        pairs |= {name: (value, outputs[name]) for name, value in one.outputs.items()}
         if one.state is not None:
             ours = framework.state(deployment)
             pairs |= {f"sim.{name}": (value, ours[name]) for name, value in one.state.items()}
@@ -180,10 +188,19 @@ def write_report(package: Package, found: Comparison) -> Package:
     """Keep a comparison in the package, as ``report/compare_sim.json`` and its trajectories beside it."""
     about = {key: value for key, value in asdict(found).items() if key != "trajectories"}
     files = {
-        f"{REPORT}.json": (json.dumps(about, indent=2, sort_keys=True) + "\n").encode(),
+        f"{REPORT}.json": (json.dumps(_plain(about), indent=2, sort_keys=True, allow_nan=False) + "\n").encode(),
         f"{REPORT}.safetensors": save_arrays(found.trajectories),
     }
     return read(add_files(package, files).path)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say; it has no number for what is not finite."""
+    if isinstance(value, dict):
+        return {key: _plain(child) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(child) for child in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _value(env: Any, framework: Framework, connection: str | None) -> Array:
@@ -202,16 +219,43 @@ def _value(env: Any, framework: Framework, connection: str | None) -> Array:
     return tensor.detach().cpu().numpy().copy()
 
 
+def _targets(element: Callable[[str], Any], framework: Framework, policy: Policy) -> dict[str, Array]:
+    """Output -> the target that a simulation has now where that output is written, in the simulation's own unit.
+
+    An entity that does not show its targets is left out.
+    """
+    found: dict[str, Array] = {}
+    for name, port in policy.outputs.items():
+        where, _, path = (port.connection or "").partition(":")
+        owner, _, method = path.partition(":")
+        if where != "write" or method not in framework.writes or not port.element_names:
+            continue
+        entity, write = element(owner), framework.writes[method]
+        tensor = framework.tensor(getattr(entity.data, write.port, None))
+        if tensor is not None:
+            there = getattr(entity, write.names)
+            found[name] = tensor.detach().cpu().numpy()[:, places(there, port.element_names[-1] or there)]
+    return found
+
+
 def _note(
     found: Comparison, rows: dict[str, list[Array]], step: int, pairs: Mapping[str, tuple[Array, Array]], atol: float
 ) -> None:
     for port, (theirs, ours) in pairs.items():
         rows.setdefault(f"environment/{port}", []).append(theirs)
         rows.setdefault(f"package/{port}", []).append(np.asarray(ours))
-        apart = np.abs(theirs.astype(np.float64) - np.asarray(ours, np.float64).reshape(theirs.shape))
+        apart = _apart(theirs.astype(np.float64), np.asarray(ours, np.float64).reshape(theirs.shape))
         worst = float(apart.max(initial=0.0))
         found.worst[port] = max(found.worst.get(port, 0.0), worst)
         if worst > atol and found.first is None:
             place = tuple(int(one) for one in np.unravel_index(int(apart.argmax()), apart.shape))
             values = float(theirs[place]), float(np.asarray(ours).reshape(theirs.shape)[place])
             found.first = Divergence(step, port, place, *values)
+
+
+def _apart(theirs: Array, ours: Array) -> Array:
+    """How far numbers are apart; infinitely, where only one of two is no number."""
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(theirs - ours)
+    same = (theirs == ours) | (np.isnan(theirs) & np.isnan(ours))
+    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))

@@ -16,6 +16,27 @@ def is_import_path(path: str) -> bool:
     return bool(name) and all(part.isidentifier() for part in (*module.split("."), name))
 
 
+def made(option: str, path: str) -> Any:
+    """What a function or a class of the user's own makes, called without arguments.
+
+    Args:
+        option: where it was said, for errors.
+        path: ``package.module:name``.
+    """
+    make = imported(option, path)
+    if not callable(make):
+        raise InputError(f"{option} {path}: expected a function or a class, got {type(make).__name__}")
+    try:
+        return make()
+    except TypeError as error:
+        raise InputError(
+            f"{option} {path}: it cannot be called without arguments ({error}); give a function that makes it as the "
+            "training script does"
+        ) from error
+    except Exception as error:  # it is somebody else's, and may raise anything at all
+        raise InputError(f"{option} {path}: it failed: {type(error).__name__}: {error}") from error
+
+
 def imported(option: str, path: str) -> Any:
     """What an import path names; the current folder is searched too.
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import sys
@@ -22,7 +21,7 @@ from ashore.errors import ExportError, InputError
 from ashore.integrations import isaaclab_data
 from ashore.integrations.buffers import History
 from ashore.integrations.framework import Framework, Write, fix_terrain, joint_writes
-from ashore.integrations.isaaclab_configs import task_configs
+from ashore.integrations.isaaclab_configs import launch, task_configs
 from ashore.package import Array, Package
 from ashore.spec import Joint, JointLimits
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from ashore.deploy.isaaclab import IsaacLabDeploymentEnv
     from ashore.integrations.rsl_rl import RslRlActor
 
-_LOG = logging.getLogger("ashore")
 _ACTUATORS = {
     "ImplicitActuator": "implicit",
     "DCMotor": "dc_motor",
@@ -73,17 +71,16 @@ def open_task(
         change: may change the configurations of environment and agent before they are used.
         trust: whether the checkpoint may run code while it is read.
     """
-    from ashore.integrations.rsl_rl import RslRlActor, fit_actor, read_checkpoint
+    from ashore.integrations.rsl_rl import RslRlActor, fit_settings, load_policy, read_checkpoint
 
     env_config, agent = task_configs(task, device=device, overrides=overrides)
     env_config.scene.num_envs = num_envs
     _follow(task, env_config, motion)
     change(env_config, agent)
     settings = agent.to_dict()
-    loaded = None if checkpoint is None else read_checkpoint(checkpoint, trust=trust)
-    if loaded is not None and "actor_state_dict" in loaded:
-        for line in fit_actor(settings["actor"], loaded["actor_state_dict"]):
-            _LOG.warning("%s: %s", checkpoint, line)
+    loaded = dict[str, Any]() if checkpoint is None else read_checkpoint(checkpoint, trust=trust)
+    if checkpoint is not None:
+        fit_settings(settings, loaded, checkpoint)
     import gymnasium
     from isaaclab_rl.rsl_rl import RslRlVecEnvWrapper
     from rsl_rl import runners
@@ -96,9 +93,11 @@ def open_task(
         wrapped = RslRlVecEnvWrapper(env, clip_actions=agent.clip_actions)
         runner_class = getattr(runners, str(settings.get("class_name", "OnPolicyRunner")))
         runner = runner_class(wrapped, settings, log_dir=None, device=device)
-        if checkpoint is not None:
-            runner.load(str(checkpoint), load_cfg={"actor": True}, strict=True, map_location=device)
-        return env, RslRlActor(runner.get_inference_policy(device=device), agent.clip_actions)
+        if checkpoint is None:
+            policy = runner.get_inference_policy(device=device)
+        else:
+            policy = load_policy(runner, checkpoint, loaded, device=device)
+        return env, RslRlActor(policy, agent.clip_actions)
     except BaseException:
         env.close()  # a process has room for one
         raise
@@ -152,6 +151,26 @@ def without_randomness(cfg: Any, _: Any = None) -> None:
 def log_root(task: str) -> Path:
     """Where Isaac Lab's training leaves the runs of a task."""
     return Path("logs") / "rsl_rl" / str(task_configs(task)[1].experiment_name)
+
+
+def published_checkpoint(task: str, *, device: str = "cpu") -> Path:
+    """The weights that Isaac Lab publishes for a task, fetched by Isaac Lab itself and kept where it keeps them.
+
+    Args:
+        task: its name in Gymnasium's registry. A task for playing has the weights of the one for training.
+        device: of the simulation.
+    """
+    launch(device)
+    try:
+        from isaaclab_rl.utils import pretrained_checkpoint
+    except ModuleNotFoundError as error:
+        raise InputError(f"published weights need {error.name}, which comes with Isaac Lab") from error
+    found = pretrained_checkpoint.get_published_pretrained_checkpoint("rsl_rl", task.replace("-Play", ""))
+    if not found:
+        raise InputError(
+            f"{task}: there are no published weights of it, or they could not be fetched; give --checkpoint"
+        )
+    return Path(found)
 
 
 def _items(config: Any) -> list[tuple[str, Any]]:

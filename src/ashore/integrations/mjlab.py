@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from ashore.deploy.mjlab import MjlabDeploymentEnv
     from ashore.integrations.rsl_rl import RslRlActor
 
-_LOG = logging.getLogger("ashore")
 _WXYZ = ("w", "x", "y", "z")
 _ACTUATORS = {
     "BuiltinPositionActuator": "implicit",
@@ -62,27 +60,31 @@ def open_task(
         change: may change the configurations of environment and agent before they are used.
         trust: whether the checkpoint may run code while it is read.
     """
-    from ashore.integrations.rsl_rl import RslRlActor, fit_actor, read_checkpoint
+    from ashore.integrations.rsl_rl import RslRlActor, fit_settings, load_policy, read_checkpoint
 
     env_config, agent, runner_class = task_configs(task)
     env_config.scene.num_envs = num_envs
     _follow(task, env_config, motion)
     change(env_config, agent)
     settings = dataclasses.asdict(agent)
-    loaded = None if checkpoint is None else read_checkpoint(checkpoint, trust=trust)
-    if loaded is not None and "actor_state_dict" in loaded:
-        for line in fit_actor(settings["actor"], loaded["actor_state_dict"]):
-            _LOG.warning("%s: %s", checkpoint, line)
+    loaded = dict[str, Any]() if checkpoint is None else read_checkpoint(checkpoint, trust=trust)
+    if checkpoint is not None:
+        fit_settings(settings, loaded, checkpoint)
     from mjlab.envs import ManagerBasedRlEnv
     from mjlab.rl import MjlabOnPolicyRunner, RslRlVecEnvWrapper
 
     env = ManagerBasedRlEnv(env_config, device=device)
-    runner = (runner_class or MjlabOnPolicyRunner)(
-        RslRlVecEnvWrapper(env, clip_actions=agent.clip_actions), settings, device=device
-    )
-    if checkpoint is not None:
-        runner.load(str(checkpoint), load_cfg={"actor": True}, strict=True, map_location=device)
-    return env, RslRlActor(runner.get_inference_policy(device=device), agent.clip_actions)
+    try:
+        wrapped = RslRlVecEnvWrapper(env, clip_actions=agent.clip_actions)
+        runner = (runner_class or MjlabOnPolicyRunner)(wrapped, settings, device=device)
+        if checkpoint is None:
+            policy = runner.get_inference_policy(device=device)
+        else:
+            policy = load_policy(runner, checkpoint, loaded, device=device)
+    except BaseException:
+        env.close()
+        raise
+    return env, RslRlActor(policy, agent.clip_actions)
 
 
 def open_deployment(

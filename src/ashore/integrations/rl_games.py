@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from ashore.integrations.trainers import Source
 OBS = "obs"
 _CLIP, _EPSILON = 5.0, 1e-5
 _NETWORKS = ("actor_critic",)
+_NOT_THE_ACTOR = ("value", "value_mean_std", "critic_mlp", "c_rnn", "c_layer_norm")
 
 
 class RunningMeanStd(nn.Module):
@@ -84,11 +86,15 @@ def open_checkpoint(source: Source) -> Actor:
         key.removeprefix("_orig_mod.").replace("._orig_mod.", "."): value
         for key, value in check_state(f"{path}: model", loaded["model"]).items()
     }
-    settings = read_settings(find_settings(path, source.config))
-    settings = settings.get("params", settings)
-    network, config = settings.get("network") or {}, settings.get("config") or {}
+    network, config = _settings(source)
     _refuse_unknown(source, network, state)
     model, head, weights = _built(source, network, state)
+    wanted = bool(config.get("normalize_input", False))
+    if wanted != ("normalizer" in model.parts):
+        raise InputError(
+            f"{path}: there are {'no ' * wanted}statistics of observations in it, and the configuration says "
+            f"normalize_input: {wanted}; give the configuration that it was trained with"
+        )
     whole = nn.ModuleDict({"network": model, **head})
     load_strictly(path, whole, weights)
     space = (network.get("space") or {}).get("continuous") or {}
@@ -99,7 +105,28 @@ def open_checkpoint(source: Source) -> Actor:
             f"{path}: rl_games scales actions to the limits of the environment, which a checkpoint does not have; say "
             "actions=(low, high) (--actions=-1,1), or set clip_actions: False in the configuration as it was trained"
         )
-    return RlGamesActor(whole.eval(), finish, source.actions if clips else None)
+    if source.actions is not None and not clips:
+        raise InputError(f"{path}: its actions are not scaled, and actions={source.actions} says so; leave it out")
+    if source.actions is not None and not (-math.inf < source.actions[0] < source.actions[1] < math.inf):
+        raise InputError(f"actions: expected the least and the largest action, got {source.actions}")
+    return RlGamesActor(whole.eval(), finish, source.actions)
+
+
+def _settings(source: Source) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What the configuration says about the network, and about the rest."""
+    where = find_settings(source.checkpoint, source.config)
+    settings = read_settings(where)
+    params = settings.get("params", settings)
+    network, config = (params.get(one) if isinstance(params, Mapping) else None for one in ("network", "config"))
+    mlp = network.get("mlp") if isinstance(network, Mapping) else None
+    if not isinstance(network, Mapping) or not isinstance(mlp, Mapping) or not mlp.get("activation"):
+        raise InputError(
+            f"{where}: expected a configuration of rl_games, with the activation of its layers in "
+            f"params.network.mlp; got {list(settings)[:4]}"
+        )
+    if not isinstance(config, Mapping):
+        raise InputError(f"{where}: expected a configuration of rl_games, with params.config in it")
+    return network, config
 
 
 class RlGamesActor(Actor):
@@ -207,6 +234,8 @@ def _built(
         raise InputError(
             f"{path}: there is no actor in it: expected a2c_network.actor_mlp.0.weight, got {list(own)[:3]}"
         )
+    if not own[keys[0]].shape[1]:
+        raise InputError(f"{path}: it reads no observations: {keys[0]} is {list(own[keys[0]].shape)}")
     sizes = [int(own[keys[0]].shape[1]), *(int(own[key].shape[0]) for key in keys)]
     parts: dict[str, nn.Module] = {"mlp": dense(sizes, lambda: activation(path, mlp.get("activation")), last=True)}
     names = {"actor_mlp": "network.parts.mlp", "running_mean_std": "network.parts.normalizer"}
@@ -214,6 +243,8 @@ def _built(
         parts["normalizer"] = RunningMeanStd(int(own["running_mean_std.running_mean"].shape[-1]))
     memory = "a_rnn" if network.get("separate") else "rnn"
     stem = f"{memory}.rnn"
+    if f"{stem}.weight_hh_l0" in own and not rnn:
+        raise InputError(f"{path}: it has a memory, {stem}.weight_hh_l0, and the configuration has none (network.rnn)")
     if f"{stem}.weight_hh_l0" in own:
         layers = sum(key.startswith(f"{stem}.weight_hh_l") for key in own)
         parts["memory"] = Memory(recurrent(own[f"{stem}.weight_ih_l0"], own[f"{stem}.weight_hh_l0"], layers))
@@ -239,6 +270,8 @@ def _built(
         head, dot, rest = key.partition(".")
         if head in names:
             weights[f"{names[head]}{dot}{rest}"] = value
+        elif head not in _NOT_THE_ACTOR:
+            raise InputError(f"{path}: a2c_network.{key}: it is not known what this weight is for")
     return model, heads, weights
 
 

@@ -33,6 +33,20 @@ def read_checkpoint(path: Path, *, trust: bool = False) -> dict[str, Any]:
     return found
 
 
+def fit_settings(settings: Mapping[str, Any], loaded: Mapping[str, Any], checkpoint: Path) -> None:
+    """Make what the settings of a runner say about the network that decides what a checkpoint says; with a warning.
+
+    Args:
+        settings: of the runner; they are changed.
+        loaded: what is in the checkpoint.
+        checkpoint: the file.
+    """
+    for held in ("actor", "student"):
+        if f"{held}_state_dict" in loaded and held in settings:
+            for line in fit_actor(settings[held], loaded[f"{held}_state_dict"]):
+                _LOG.warning("%s: %s", checkpoint, line)
+
+
 def fit_actor(config: dict[str, Any], state: Mapping[str, torch.Tensor]) -> list[str]:
     """Make the configuration of an actor that of the weights; what was changed, in words.
 
@@ -120,6 +134,32 @@ def make_actor(
     except RuntimeError as error:
         raise InputError(f"{checkpoint}: its weights do not fit the actor of the configuration: {error}") from error
     return RslRlActor(policy.to(device).eval(), settings.get("clip_actions"))
+
+
+def load_policy(runner: Any, checkpoint: Path, loaded: Mapping[str, Any], *, device: str = "cpu") -> Any:
+    """Have a runner read a checkpoint; the module that decides, with the weights that are in the file.
+
+    Args:
+        runner: of the task.
+        checkpoint: the file.
+        loaded: what is in it.
+        device: of torch.
+    """
+    held, kind = ("student" if "student_state_dict" in loaded else "actor"), type(runner).__name__
+    try:
+        runner.load(str(checkpoint), load_cfg={held: True}, strict=True, map_location=device)
+    except KeyError as error:
+        raise InputError(f"{checkpoint}: {kind} finds no {error.args[0]} in it; it is of another version") from error
+    except RuntimeError as error:
+        raise InputError(f"{checkpoint}: its weights do not fit the task: {error}") from error
+    policy = runner.get_inference_policy(device=device)
+    weights, found = loaded.get(f"{held}_state_dict", {}), policy.state_dict()
+    shared = weights.keys() & found.keys()
+    if weights and not (shared and all(torch.equal(found[key].cpu(), weights[key].cpu()) for key in shared)):
+        # An algorithm loads what it knows of what is asked for, and passes over the rest.
+        other = "actor" if held == "student" else "student"
+        raise InputError(f"{checkpoint}: it holds the weights of a {held}, the runner of the task trains a {other}")
+    return policy
 
 
 class RslRlActor(ExportableActor):

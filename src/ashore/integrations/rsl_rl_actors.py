@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,25 @@ def open_checkpoint(source: Source) -> Actor:
     """The actor or the student of a checkpoint of version 2 to 5."""
     loaded = read_checkpoint(source.checkpoint, trust=source.trust)
     settings = read_settings(find_settings(source.checkpoint, source.config))
-    clip = settings.get("clip_actions")
     if "model_state_dict" in loaded:
         actor = legacy_actor(source, loaded, settings)
     else:
         key = next(one for one in _MODELS if one in loaded)
         actor = _model(source, check_state(f"{source.checkpoint}: {key}", loaded[key]), settings, _MODELS[key])
-    actor.clip_actions = None if clip is None else (-float(clip), float(clip))
+    actor.clip_actions = _clip(source, settings.get("clip_actions"))
     return actor
+
+
+def _clip(source: Source, said: Any) -> tuple[float, float] | None:
+    """The least and the largest action, from the limit in the configuration."""
+    if said is None:
+        return None
+    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 < said < math.inf:
+        raise InputError(
+            f"{source.config or source.checkpoint}: clip_actions: expected a positive limit in the configuration, or "
+            f"none, got {said!r}"
+        )
+    return -float(said), float(said)
 
 
 def _model(source: Source, weights: Mapping[str, torch.Tensor], settings: Mapping[str, Any], role: str) -> Actor:
@@ -49,14 +61,10 @@ def _model(source: Source, weights: Mapping[str, torch.Tensor], settings: Mappin
     if config.get("rnn_type", ...) is None:
         config.pop("rnn_type")
     examples = source.examples() or _examples(source.checkpoint, settings, weights, role)
-    try:
-        from rsl_rl.utils import resolve_callable
-    except ModuleNotFoundError as error:
-        raise InputError(f"actors of RSL-RL need {error.name}; use pip install rsl-rl-lib") from error
-    kind: Any = resolve_callable(config.pop("class_name", "MLPModel"))
+    kind = _class(source, config.pop("class_name", "MLPModel"), torch.nn.Module)
     distribution = config.get("distribution_cfg")
     config["distribution_cfg"] = None if distribution is None else dict(distribution)
-    actions = _num_actions(source.checkpoint, weights, distribution, resolve_callable)
+    actions = _num_actions(source, weights, distribution)
     try:
         model = kind(examples, {role: list(examples)}, role, actions, **config)
     except (TypeError, ValueError, KeyError, RuntimeError) as error:
@@ -86,7 +94,24 @@ def _examples(
     raise InputError(f"{path}: there is no {role} of RSL-RL in it: expected mlp.0.weight, got {list(weights)[:3]}")
 
 
-def _num_actions(path: Path, weights: Mapping[str, torch.Tensor], distribution: Any, resolve: Any) -> int:
+def _class(source: Source, name: Any, base: type) -> Any:
+    """A class of RSL-RL, or one of the user's own by its import path; nothing else that a configuration may name."""
+    where = source.config or source.checkpoint
+    try:
+        from rsl_rl.utils import resolve_callable
+    except ModuleNotFoundError as error:
+        raise InputError(f"actors of RSL-RL need {error.name}; use pip install rsl-rl-lib") from error
+    try:
+        found: Any = resolve_callable(name)
+    except (ValueError, ImportError, AttributeError, TypeError) as error:
+        raise InputError(f"{where}: there is no class {name!r}: {error}") from error
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise InputError(f"{where}: expected a class made from {base.__name__}, got {name!r}")
+    return found
+
+
+def _num_actions(source: Source, weights: Mapping[str, torch.Tensor], distribution: Any) -> int:
+    path = source.checkpoint
     for key in ("distribution.std_param", "distribution.log_std_param"):
         if key in weights:
             return weights[key].numel()
@@ -97,5 +122,5 @@ def _num_actions(path: Path, weights: Mapping[str, torch.Tensor], distribution: 
     if distribution is None:
         return width
     settings = dict(distribution)
-    one = resolve(settings.pop("class_name"))(1, **settings).input_dim
+    one = _class(source, settings.pop("class_name"), torch.nn.Module)(1, **settings).input_dim
     return width // (one if isinstance(one, int) else int(torch.tensor(one).prod()))

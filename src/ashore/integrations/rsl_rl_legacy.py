@@ -21,6 +21,7 @@ from ashore.integrations.trainers import Source
 
 _EPSILON = 1e-2
 _ROLES = {"actor": ("memory_a", "actor_obs_normalizer"), "student": ("memory_s", "student_obs_normalizer")}
+_CLASSES = ("ActorCritic", "ActorCriticRecurrent", "ActorCriticCNN", "StudentTeacher", "StudentTeacherRecurrent")
 _NOT_THE_ACTOR = (
     "critic", "critic_cnns", "memory_c", "critic_obs_normalizer", "teacher", "memory_t", "teacher_obs_normalizer"
 )  # fmt: skip
@@ -113,6 +114,12 @@ def legacy_actor(source: Source, loaded: Mapping[str, Any], settings: Mapping[st
     config = settings.get("policy")
     if not isinstance(config, Mapping):
         raise InputError(f"{source.config or path}: the configuration has no 'policy', as those of RSL-RL 2 and 3 have")
+    name = str(config.get("class_name", settings.get("policy_class_name", _CLASSES[0])))
+    if re.split(r"[.:]", name)[-1] not in _CLASSES:
+        raise InputError(
+            f"{source.config or path}: the policy is a {name!r}, which cannot be rebuilt of its weights; known are "
+            f"{list(_CLASSES)}; load it with its own code, and call ashore.export_actor(runner.alg.policy, …)"
+        )
     groups = settings.get("obs_groups") or {}
     if "policy" in groups and not groups["policy"]:
         raise InputError(f"{path}: its configuration has no observation group for the policy; nothing could be decided")

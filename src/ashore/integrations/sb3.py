@@ -42,6 +42,8 @@ def open_checkpoint(source: Source) -> Actor:
         raise InputError(
             f"{path}: its classes are not there: {error}; sb3-contrib has those of recurrent PPO"
         ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: this is no model of stable-baselines3: {error!r}") from error
     if not data or not {"policy_class", "observation_space", "action_space"} <= data.keys():
         raise InputError(f"{path}: expected a model of stable-baselines3, got a zip with {sorted(data or {})[:4]}")
     options = dict(data.get("policy_kwargs") or {})

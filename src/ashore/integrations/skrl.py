@@ -16,7 +16,7 @@ from ashore.actor.hidden import named
 from ashore.actor.normalisers import as_normalizer
 from ashore.errors import InputError
 from ashore.integrations.checkpoints import check_state, load_strictly, read_tensors
-from ashore.integrations.importing import imported
+from ashore.integrations.importing import made
 from ashore.integrations.trainers import Source
 
 OBS = "obs"
@@ -33,24 +33,28 @@ def open_checkpoint(source: Source) -> Actor:
             "agent or the policy"
         )
     loaded = read_tensors(path, trust=source.trust)
-    made = imported("--model", source.model)()
+    agent = made("--model", source.model)
     whole = isinstance(loaded, Mapping) and "policy" in loaded and isinstance(loaded["policy"], Mapping)
     if isinstance(loaded, Mapping) and not whole and {"value", "critic_1"} & loaded.keys():
         raise InputError(f"{path}: there is no policy in it, only {sorted(loaded)}")
-    policy = _policy(made)
+    policy = _policy(agent)
     load_strictly(path, policy, loaded["policy"] if whole else check_state(path, loaded))
-    for name in _PREPROCESSORS if whole else ():
-        statistics = loaded.get(name)
+    for name in _PREPROCESSORS:
+        statistics, own = (loaded.get(name) if whole else None), getattr(agent, f"_{name}", None)
+        if not statistics and isinstance(own, torch.nn.Module) and own.state_dict():
+            raise InputError(
+                f"{path}: what {source.model} makes has a {name}, and there are no statistics for it; let it make the "
+                "agent as it was trained, or take the checkpoint of the whole agent"
+            )
         if not statistics:
             continue
-        own = getattr(made, f"_{name}", None)
         if not isinstance(own, torch.nn.Module):
             raise InputError(
                 f"{path}: it has the statistics of a {name}, and what {source.model} makes has none; let it make the "
                 "agent as it was trained, with its preprocessors"
             )
         load_strictly(f"{path}: {name}", own, statistics)
-    return SkrlActor(made, source.examples() or None)
+    return SkrlActor(agent, source.examples() or None)
 
 
 def as_actor(given: Any, *, normalizer: Any = None, example: Mapping[str, torch.Tensor] | None = None) -> Actor:

@@ -24,6 +24,24 @@ TRAINERS: Mapping[str, str] = {
 }
 """Trainer -> what knows its checkpoints. Imported only when asked for."""
 
+_TAKEN: Mapping[str, frozenset[str]] = {
+    "rsl_rl": frozenset({"config", "obs"}),
+    "sb3": frozenset({"normalizer"}),
+    "skrl": frozenset({"model", "obs"}),
+    "rl_games": frozenset({"config", "actions"}),
+    "cleanrl": frozenset({"model", "normalizer", "obs"}),
+}
+"""Trainer -> what a user may say about its checkpoints."""
+
+_INSTEAD: Mapping[str, str] = {
+    "config": "what lies between the weights is said otherwise",
+    "model": "the network is made of the checkpoint itself",
+    "normalizer": "the statistics lie in the checkpoint",
+    "obs": "the checkpoint says what it reads",
+    "actions": "actions are scaled as the checkpoint says",
+}
+"""What a user may say -> why some trainers do not take it."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -71,7 +89,19 @@ def open_checkpoint(trainer: str, source: Source) -> Actor:
         raise InputError(f"there is no trainer {trainer!r}{hint}")
     if not source.checkpoint.is_file():
         raise InputError(f"{source.checkpoint}: there is no such checkpoint")
+    _check_taken(trainer, source)
     return cast("Trainer", importlib.import_module(TRAINERS[trainer])).open_checkpoint(source)
+
+
+def _check_taken(trainer: str, source: Source) -> None:
+    """Refuse what would be ignored: a normaliser that is said, and that nothing applies, is a wrong policy."""
+    for name, why in _INSTEAD.items():
+        said = getattr(source, name)
+        if name in _TAKEN[trainer] or not said or (name == "normalizer" and said == "none"):
+            continue
+        raise InputError(
+            f"{source.checkpoint}: checkpoints of {trainer} take no {name} (--{name}): {why}; leave it out"
+        )
 
 
 def export_checkpoint(trainer: str, source: Source, out: str | os.PathLike[str], **options: Any) -> Package:

@@ -14,8 +14,11 @@ import msgspec
 import numpy as np
 
 from ashore.errors import PackageError
-from ashore.package.tensors import Array, Arrays, check_array, load_arrays, save_arrays
+from ashore.package.contract import UNKNOWN, Contract, dump_contract, load_contract
+from ashore.package.tensors import Array, Arrays, check_array, load_arrays, load_notes, save_arrays
 from ashore.spec import BATCH, GOLDEN, RATES, Manifest, Port, Rate, State, Wiring, concrete
+
+_CONTRACT = "contract"
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -36,6 +39,9 @@ class Golden(msgspec.Struct, frozen=True):
     """A recorded rollout."""
 
     ticks: tuple[Tick, ...]
+    contract: Contract = None
+    """The contract that it was recorded with; see `ashore.package.contract`. None takes that of the manifest with which
+    it is written first."""
 
     def count(self, rate: Rate) -> int:
         """How many ticks of a rate there are."""
@@ -95,7 +101,10 @@ def batch_of(golden: Golden, manifest: Manifest) -> int:
 
 
 def dump_golden(golden: Golden, manifest: Manifest) -> bytes:
-    """Write a rollout as a safetensors file, after checking that it is one of this package."""
+    """Write a rollout as a safetensors file, after checking that it is one of this package.
+
+    A rollout that was read before keeps the contract that it was recorded with, whatever has become of the manifest.
+    """
     check_golden(golden, manifest)
     arrays: dict[str, Array] = {
         "ticks": np.array([RATES.index(tick.rate) for tick in golden.ticks], np.uint8),  # 0 is a step, 1 a substep
@@ -109,7 +118,8 @@ def dump_golden(golden: Golden, manifest: Manifest) -> bytes:
             group, _, name = name.partition("/")
             ticks = [tick for tick in golden.ticks if tick.rate == head]
             arrays[key] = np.stack([(tick.inputs if group == "inputs" else tick.outputs)[name] for tick in ticks])
-    return save_arrays(arrays)
+    recorded = manifest if golden.contract is None else golden.contract
+    return save_arrays(arrays, None if isinstance(recorded, str) else {_CONTRACT: dump_contract(recorded)})
 
 
 def _keys(manifest: Manifest, rates: set[Rate]) -> Iterator[str]:
@@ -147,7 +157,8 @@ def load_golden(data: bytes, manifest: Manifest, where: str = GOLDEN) -> Golden:
         inputs = dict(_rows(arrays, f"{rate}/inputs/", row))
         outputs = dict(_rows(arrays, f"{rate}/outputs/", row))
         ticks.append(Tick(index, rate, bool(resets[index]), inputs, outputs, dict(_rows(arrays, "states/", index))))
-    golden = Golden(tuple(ticks))
+    text = load_notes(data).get(_CONTRACT)
+    golden = Golden(tuple(ticks), UNKNOWN if text is None else load_contract(text, where))
     check_golden(golden, manifest, where)
     return golden
 

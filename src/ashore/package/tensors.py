@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,10 +31,17 @@ def load_arrays(data: bytes, where: str) -> dict[str, Array]:
     return arrays
 
 
-def save_arrays(arrays: Arrays) -> bytes:
-    """Write arrays as a safetensors file; the same arrays give the same bytes."""
+def load_notes(data: bytes) -> dict[str, str]:
+    """The notes beside the arrays of a safetensors file that `load_arrays` could read."""
+    length = int.from_bytes(data[:8], "little")
+    notes: dict[str, str] = json.loads(data[8 : 8 + length]).get("__metadata__") or {}
+    return notes
+
+
+def save_arrays(arrays: Arrays, notes: Mapping[str, str] | None = None) -> bytes:
+    """Write arrays as a safetensors file; the same arrays give the same bytes, if there is at most one note."""
     contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in sorted(arrays.items())}
-    return safetensors.numpy.save(contiguous)
+    return safetensors.numpy.save(contiguous, metadata=dict(notes) if notes else None)
 
 
 def check_array(where: str, array: Array, dtype: str, shape: tuple[int, ...], finite: bool) -> None:

@@ -33,7 +33,7 @@ def write(
         manifest: the contract; its `files` and `manifest_sha256` are filled in here.
         files: path in the package -> bytes: the artifacts of the stages, and other assets.
         initial: state name -> initial value; a symbolic batch axis has length 1.
-        golden: the rollout to keep.
+        golden: the rollout to keep. One that was read from a package keeps the contract it was recorded with.
 
     Returns:
         The package as read back from where it was written.
@@ -48,14 +48,18 @@ def write(
     check_initial(initial or {}, manifest.states)
     if manifest.states:
         contents[STATE] = save_arrays(initial or {})
+    entries = _entries(contents)
     if golden is not None:
-        contents[GOLDEN] = dump_golden(golden, manifest)
-    entries = {
-        path: FileEntry(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
-        for path, data in sorted(contents.items())
-    }
+        contents[GOLDEN] = dump_golden(golden, msgspec.structs.replace(manifest, files=entries))
+        entries = _entries({GOLDEN: contents[GOLDEN]}, entries)
     contents[MANIFEST] = seal(msgspec.structs.replace(manifest, files=entries))
     return _place(Path(out), contents)
+
+
+def _entries(contents: Mapping[str, bytes], others: Mapping[str, FileEntry] | None = None) -> dict[str, FileEntry]:
+    """What the manifest says of files, by their paths in order, together with others."""
+    made = {path: FileEntry(sha256=hashlib.sha256(data).hexdigest(), size=len(data)) for path, data in contents.items()}
+    return dict(sorted({**made, **(others or {})}.items()))
 
 
 def pack(package: Package, out: str | os.PathLike[str]) -> Package:

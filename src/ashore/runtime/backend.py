@@ -34,6 +34,9 @@ class Options(NamedTuple):
     properties: Mapping[str, Any] | None = None
     """Properties of OpenVINO, or what a plugin takes; they override what Ashore would set."""
 
+    optimise: bool = True
+    """Whether ONNX Runtime may rewrite the graph before it runs it; to see what its rewriting does, False."""
+
 
 class Session(Protocol):
     """An opened stage."""

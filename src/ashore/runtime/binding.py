@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ashore.errors import BindError, InputError, suggestion
+from ashore.errors import BindError, InputError, PackageError, suggestion
 from ashore.package import Array
 from ashore.runtime.bound import Bound, Link, Sink, element_name, element_places
 from ashore.runtime.commands import Command, as_command, is_command
@@ -20,6 +20,7 @@ from ashore.spec import RATES, Joint, JointLimits, Manifest, Port, Rate, Wiring,
 
 if TYPE_CHECKING:
     from ashore.runtime.policy import Policy
+    from ashore.runtime.ranges import Ranges
 
 _LOG = logging.getLogger("ashore")
 _JOINT_TARGET = "target/joint/"
@@ -78,8 +79,17 @@ def bind(
     reads = tuple(dict.fromkeys(link.signal for link in links))
     joints = tuple(_turned(joint) if joint.name in flipped else joint for joint in manifest.joints)
     robot.configure(Setup(joints, manifest.timing, reads, writes, orders))
-    watch = Watch(guard, manifest, robot) if guard is not None else None
+    watch = Watch(guard, manifest, robot, _known(policy, guard)) if guard is not None else None
     return Bound(policy, robot, *_by_rate(graph, manifest, robot, links, sinks, writes), values, watch)
+
+
+def _known(policy: Policy, guard: Guard) -> Ranges | None:
+    """What the inputs were in the golden rollout. A robot can do without: its package may be gone by now."""
+    try:
+        return policy.ranges() if guard.ranges != "off" else None
+    except PackageError as error:
+        _LOG.warning("no alarms for inputs outside of what the export saw: %s", error)
+        return None
 
 
 def _unknown(

@@ -19,6 +19,7 @@ from ashore.spec import Port, Rate, concrete
 
 if TYPE_CHECKING:
     from ashore.runtime.policy import Policy
+    from ashore.runtime.ranges import Alarm
 
 
 class Link(NamedTuple):
@@ -162,6 +163,11 @@ class Bound:
     def tripped(self) -> str | None:
         """Why the guard has ended this episode, or None; `reset` starts a new one."""
         return self._watch.cause if self._watch is not None else None
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Inputs that were far outside of what the export saw, each once; see `Guard.ranges`."""
+        return self._watch.alarms if self._watch is not None else ()
 
     @property
     def signals(self) -> Mapping[str, str]:

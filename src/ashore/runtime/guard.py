@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from ashore.errors import BindError, RobotError, suggestion
 from ashore.package import Array, Arrays
 from ashore.runtime.robot import Robot
 from ashore.spec import Manifest
+
+if TYPE_CHECKING:
+    from ashore.runtime.ranges import Alarm, Ranges
 
 AGE = "age_s"
 """What a robot adds to what it has read, if it knows how old its oldest measurement is."""
@@ -33,6 +36,10 @@ class Guard:
 
     limits: bool = True
     """Whether the limits of inputs and outputs in the package are kept to."""
+
+    ranges: Literal["warn", "trip", "off"] = "warn"
+    """What an input does that is far outside of what the export saw, such as a gravity of 9.81 where unit vectors were
+    recorded: a warning in the log and in the bound policy's `alarms`, once for each input, or a trip."""
 
     jumps: Mapping[str, float] = field(default_factory=dict[str, float])
     """Output -> the most by which any of its elements may change from one write to the next, in the output's unit."""
@@ -52,6 +59,8 @@ class Guard:
                 raise BindError(f"guard: {name}: expected a number above 0, got {value!r}")
         if self.on_trip not in ("hold", "damp", "stop"):
             raise BindError(f"guard: on_trip: expected 'hold', 'damp' or 'stop', got {self.on_trip!r}")
+        if self.ranges not in ("warn", "trip", "off"):
+            raise BindError(f"guard: ranges: expected 'warn', 'trip' or 'off', got {self.ranges!r}")
 
 
 class _Bounds(NamedTuple):
@@ -78,10 +87,14 @@ class Watch:
         guard: what to look for.
         manifest: of the policy.
         robot: whose ``halt`` is called.
+        ranges: what the inputs were while the policy was recorded, if that is known.
     """
 
-    def __init__(self, guard: Guard, manifest: Manifest, robot: Robot) -> None:
+    def __init__(self, guard: Guard, manifest: Manifest, robot: Robot, ranges: Ranges | None = None) -> None:
+        from ashore.runtime.ranges import RangeWatch  # a policy without a robot does not pay for it
+
         self._guard = guard
+        self._ranges = RangeWatch(ranges if guard.ranges != "off" else None)
         ports = {"input": manifest.inputs, "output": manifest.outputs}
         self._bounds = {
             (group, name): _Bounds(
@@ -98,10 +111,17 @@ class Watch:
         self.cause: str | None = None
         """Why it has tripped, or None."""
 
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Inputs that were far outside of what the export saw, each once."""
+        return tuple(self._ranges.alarms)
+
     def reset(self) -> None:
         """Start an episode."""
         self._last.clear()
         self.cause = None
+        if self._guard.ranges == "trip":
+            self._ranges.reset()
 
     def check_read(self, values: Mapping[str, Array]) -> None:
         """Look at what the robot has read: how old it is."""
@@ -117,6 +137,9 @@ class Watch:
     def check_inputs(self, inputs: Arrays) -> None:
         """Look at what the policy is given."""
         self._check_limits("input", inputs)
+        fresh = self._ranges.look(inputs)
+        if fresh and self._guard.ranges == "trip":
+            raise RobotError(f"guard: {fresh[0].message}")
 
     def check_outputs(self, outputs: Arrays, elapsed_s: float) -> None:
         """Look at what the policy has computed, before it is written."""

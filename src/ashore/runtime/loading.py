@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ashore.errors import BackendError, InputError, ManifestError, suggestion
 from ashore.package import Package, read
@@ -28,6 +29,9 @@ from ashore.runtime.processing import ProcessorSession
 from ashore.runtime.queueing import ActionQueue, find_queue
 from ashore.runtime.whole import check_whole_options, open_whole, whole_backend
 from ashore.spec import ACTION_QUEUE, BATCH, DTYPE_BYTES, MAX_ARRAY_BYTES, SINGLE_PASS, Manifest, Stage, concrete
+
+if TYPE_CHECKING:
+    from ashore.runtime.ranges import Ranges
 
 BackendChoice: TypeAlias = str | Mapping[str, str] | None
 """One backend for all stages, or stage -> backend. None, or a stage that is left out, is ONNX Runtime where the stage
@@ -79,7 +83,14 @@ def load(
     if whole is not None:
         check_whole_options(whole, options)
         plan = open_whole(whole, package, batch=batch, check_finite=check_finite)
-        return Policy(manifest, plan, package.initial_state(), batch=batch, check_finite=check_finite)
+        return Policy(
+            manifest,
+            plan,
+            package.initial_state(),
+            batch=batch,
+            check_finite=check_finite,
+            seen=partial(_ranges, package),
+        )
     sessions = open_stages(package, backend, options)
     return assemble(package, sessions, batch=batch, check_finite=check_finite)
 
@@ -99,7 +110,17 @@ def assemble(package: Package, sessions: Mapping[str, Session], *, batch: int = 
     queue = None if found is None else ActionQueue(found, plan, batch)
     initial = package.initial_state()
     stepped = [session for session in sessions.values() if isinstance(session, Stepped)]
-    return Policy(manifest, plan, initial, batch=batch, check_finite=check_finite, queue=queue, stepped=stepped)
+    return Policy(
+        manifest, plan, initial,
+        batch=batch, check_finite=check_finite, queue=queue, stepped=stepped, seen=partial(_ranges, package),
+    )  # fmt: skip
+
+
+def _ranges(package: Package) -> Ranges | None:
+    from ashore.runtime.ranges import Ranges  # a policy that is only stepped does not pay for it
+
+    golden = package.golden()
+    return None if golden is None else Ranges(golden, package.manifest)
 
 
 def open_stages(package: Package, backend: BackendChoice, options: Options) -> dict[str, Session]:
@@ -147,7 +168,7 @@ def _check_arguments(path: object, backend: object, options: Options) -> None:
     if not isinstance(backend, str | None) and not all(isinstance(name, str) for name in (*names, *names.values())):
         raise InputError(f"backend: expected a name, or a mapping from stage to name, got {backend!r}")
     _check_count("threads", options.threads, _MAX_THREADS)
-    providers, device, properties = cast("tuple[object, ...]", options[1:])
+    providers, device, properties = cast("tuple[object, ...]", options[1:4])
     if providers is not None and not _are_providers(providers):
         raise InputError(f"providers: expected a list of names, or of (name, options) pairs, got {providers!r}")
     if device is not None and not (isinstance(device, str) and device):

@@ -135,6 +135,8 @@ def open_session(model: bytes | Path, options: Options, where: str) -> Any:
     settings.inter_op_num_threads = 1
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     settings.log_severity_level = _FATAL_ONLY
+    if not options.optimise:
+        settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     if isinstance(model, bytes):  # a second fence: recent versions then look nowhere else for weights
         settings.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
     providers = _providers(ort, options)

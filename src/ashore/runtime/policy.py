@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from ashore.spec import BATCH, Manifest, Port, State, Wiring
 
 if TYPE_CHECKING:
     from ashore.runtime.bound import Bound
+    from ashore.runtime.ranges import Ranges
     from ashore.runtime.robot import Robot
 
 
@@ -89,6 +90,7 @@ class Policy:
         check_finite: bool,
         queue: ActionQueue | None = None,
         stepped: Sequence[Stepped] = (),
+        seen: Callable[[], Ranges | None] = lambda: None,
     ) -> None:
         self._manifest = manifest
         self._batch = batch
@@ -102,6 +104,9 @@ class Policy:
         }
         self._queue = queue
         self._stepped = stepped
+        self._seen = seen
+        self._ranges: Ranges | None = None
+        self._looked = False
         self._generator: np.random.Generator | None = None
         self._single = False
         self._decide = plan.runs["policy"] if queue is None else queue.step
@@ -148,6 +153,15 @@ class Policy:
     def states(self) -> Mapping[str, State]:
         """State name -> what it is."""
         return MappingProxyType(self._manifest.states)
+
+    def ranges(self) -> Ranges | None:
+        """What the inputs were in the golden rollout, to raise alarms with; None if the package holds none.
+
+        The rollout is read from the package on the first call; a robot that is bound does it then.
+        """
+        if not self._looked:
+            self._ranges, self._looked = self._seen(), True
+        return self._ranges
 
     def reset(self, rows: Array | None = None) -> None:
         """Start an episode: every state whose rule is ``"initial"`` gets its initial value.

@@ -2,7 +2,8 @@
 
 First, whether it reads weights from other files. Runtimes follow such references when they open it. A package's files
 are known by their digests, so a reference out of them must be found first, and the ``onnx`` package is not there at run
-time. Second, which inputs it has, since OpenVINO drops those that nothing reads.
+time. Second, which inputs it has, since OpenVINO drops those that nothing reads. `ashore.verify.onnx_file` reads the
+rest of a file with it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _ATTRIBUTE_SPARSE_TENSORS = (22, 23)
 _TENSOR_EXTERNAL_DATA = 13
 _ENTRY_KEY, _ENTRY_VALUE = 1, 2
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _BYTES = 0, 2
+_FIXED = {1: 8, 5: 4}
 _MAX_DEPTH = 64
 
 
@@ -125,6 +127,13 @@ def _locations_in_tensor(tensor: memoryview) -> Iterator[str]:
 
 def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
     """The length-delimited fields of a message, as (field number, content); others are passed over."""
+    for number, value in every_field(message):
+        if not isinstance(value, int):
+            yield number, value
+
+
+def every_field(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
+    """The fields of a message, as (field number, content): bytes, or a number, of which fixed ones are raw bits."""
     position = 0
     while position < len(message):
         tag, position = _varint(message, position)
@@ -139,13 +148,24 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
             yield number, message[position : position + length]
             position += length
         elif wire_type == _VARINT:
-            _, position = _varint(message, position)
-        elif wire_type == _FIXED64:
-            position += 8
-        elif wire_type == _FIXED32:
-            position += 4
+            value, position = _varint(message, position)
+            yield number, value
+        elif wire_type in _FIXED:
+            size = _FIXED[wire_type]
+            if size > len(message) - position:
+                raise IndexError("a field is longer than the file")
+            yield number, int.from_bytes(message[position : position + size], "little")
+            position += size
         else:
             raise IndexError(f"unknown wire type {wire_type}")
+
+
+def varints(packed: memoryview) -> Iterator[int]:
+    """The numbers of a packed field."""
+    position = 0
+    while position < len(packed):
+        value, position = _varint(packed, position)
+        yield value
 
 
 def _varint(message: memoryview, position: int) -> tuple[int, int]:

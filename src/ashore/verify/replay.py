@@ -17,7 +17,8 @@ import numpy as np
 from ashore.errors import AshoreError, InputError, VerificationError
 from ashore.package import Array, Arrays, Golden, Package, Tick, batch_of
 from ashore.runtime import BackendChoice, Policy, Snapshot, backend_name, default_backend, load, whole_backend
-from ashore.spec import CALLS, Manifest
+from ashore.spec import CALLS, Endpoint, Manifest, Wiring
+from ashore.verify.hints import hint
 
 Mode = Literal["stepwise", "free_running"]
 MODES: tuple[Mode, ...] = ("stepwise", "free_running")
@@ -41,6 +42,19 @@ class Mismatch:
     expected: float | int | bool | None
     got: float | int | bool | None
     message: str
+    stage: str = ""
+    """The stage that writes it."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """How far a port was off, tick by tick."""
+
+    ticks: list[int]
+    """Numbers of the ticks that wrote it."""
+
+    errors: list[float]
+    """The largest absolute difference of any of its elements in each of them."""
 
 
 @dataclass
@@ -62,6 +76,8 @@ class Report:
     """Mode -> port -> the largest absolute difference in the rollout."""
 
     mismatches: list[Mismatch] = field(default_factory=list[Mismatch])
+    traces: dict[Mode, dict[str, Trace]] = field(default_factory=lambda: {mode: {} for mode in MODES})
+    """Mode -> port -> its error in every tick."""
 
     @property
     def passed(self) -> bool:
@@ -125,10 +141,10 @@ def replay(
     return report
 
 
-def _backends(package: Package, choice: BackendChoice) -> str:
-    """What the stages run on: one name if all run on the same, else ``stage: name`` for each."""
+def backends_of(package: Package, choice: BackendChoice) -> dict[str, str]:
+    """Stage -> the backend that it runs on; stages without artifacts are left out, but where one backend runs all."""
     if whole := whole_backend(package, choice):
-        return whole
+        return dict.fromkeys(package.manifest.stages, whole)
     used: dict[str, str] = {}
     for name, stage in package.manifest.stages.items():
         if stage.artifacts:
@@ -136,6 +152,12 @@ def _backends(package: Package, choice: BackendChoice) -> str:
             used[name] = (
                 default_backend(f"{package.path}: stage {name!r}", stage) if asked is None else backend_name(asked)
             )
+    return used
+
+
+def _backends(package: Package, choice: BackendChoice) -> str:
+    """What the stages run on: one name if all run on the same, else ``stage: name`` for each."""
+    used = backends_of(package, choice)
     names = set(used.values())
     return names.pop() if len(names) == 1 else ", ".join(f"{stage}: {name}" for stage, name in used.items())
 
@@ -181,36 +203,48 @@ class _Replay:
         worst = self._report.max_abs_error[self._mode]
         for name, wanted in expected.items():
             port = f"{group}/{name}"
-            difference = _difference(wanted, got[name])
-            worst[port] = max(worst.get(port, 0.0), float(difference.max(initial=0.0)))
-            wrong = difference > self._allowed(wanted)
+            difference = difference_of(wanted, got[name])
+            error = float(difference.max(initial=0.0))
+            worst[port] = max(worst.get(port, 0.0), error)
+            trace = self._report.traces[self._mode].setdefault(port, Trace([], []))
+            trace.ticks.append(tick.index)
+            trace.errors.append(error)
+            allowed = allowed_error(wanted, self._report.atol, self._report.rtol)
+            wrong = difference > allowed
             if wrong.any():
-                index = tuple(int(part) for part in np.argwhere(wrong)[0])
-                found.append(self._mismatch(tick, label, port, index, wanted, got[name]))
+                found.append(self._mismatch(tick, label, port, wrong, wanted, got[name], allowed))
         return found
 
-    def _allowed(self, wanted: Array) -> Array:
-        """How far each element may be off: nothing for whole numbers, and for infinities."""
-        if wanted.dtype.kind != "f":
-            return np.zeros(wanted.shape)
-        with np.errstate(invalid="ignore"):
-            allowed = self._report.atol + self._report.rtol * np.abs(wanted.astype(np.float64))
-        return np.where(np.isfinite(allowed), allowed, 0.0)
-
     def _mismatch(
-        self, tick: Tick, label: str, port: str, index: tuple[int, ...], wanted: Array, got: Array
+        self, tick: Tick, label: str, port: str, wrong: Array, wanted: Array, got: Array, allowed: Array
     ) -> Mismatch:
-        element = _element(self._policy.manifest, port, index)
+        index = tuple(int(part) for part in np.argwhere(wrong)[0])
+        names = names_of(self._policy.manifest, port)
+        element = f"{list(index)}" + (f" ({names[index[-1]]})" if names and index else "")
         expected, found = wanted[index].item(), got[index].item()
+        stage = writer_of(self._policy.manifest, port)
+        more = [f"stage {stage!r}"] if len(self._policy.manifest.stages) > 1 else []
+        more += [f"{wrong.sum()} of {wrong.size} elements differ"] if wrong.sum() > 1 else []
+        said = hint(wanted, got, allowed, names)
         message = f"{label}: {port}{element}: expected {expected!r}, got {found!r}"
-        return Mismatch(self._mode, tick.index, label, port, element, expected, found, message)
+        message += f" ({', '.join(more)}{f': {said}' if said else ''})" if more else ""
+        return Mismatch(self._mode, tick.index, label, port, element, expected, found, message, stage)
+
+
+def allowed_error(wanted: Array, atol: float, rtol: float) -> Array:
+    """How far each element may be off: nothing for whole numbers, and for infinities."""
+    if wanted.dtype.kind != "f":
+        return np.zeros(wanted.shape)
+    with np.errstate(invalid="ignore"):
+        allowed = atol + rtol * np.abs(wanted.astype(np.float64))
+    return np.where(np.isfinite(allowed), allowed, 0.0)
 
 
 def _first(*choices: float | None) -> float:
     return next(choice for choice in choices if choice is not None)
 
 
-def _difference(wanted: Array, got: Array) -> Array:
+def difference_of(wanted: Array, got: Array) -> Array:
     """Absolute differences, as float64; infinite where one of the two is NaN or an infinity and the other is not."""
     same = (wanted == got) | ((wanted != wanted) & (got != got))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -220,8 +254,20 @@ def _difference(wanted: Array, got: Array) -> Array:
     return np.where(same, 0.0, difference)
 
 
-def _element(manifest: Manifest, port: str, index: tuple[int, ...]) -> str:
+def names_of(manifest: Manifest, port: str) -> tuple[str, ...] | None:
+    """The names of the elements of ``outputs/x`` or ``inputs/x``; of a state, those of an output that it becomes."""
     group, _, name = port.partition("/")
-    declared = manifest.outputs.get(name) if group == "outputs" else None
-    names = declared.element_names[-1] if declared is not None and declared.element_names else None
-    return f"{list(index)}" + (f" ({names[index[-1]]})" if names and index else "")
+    if group in ("outputs", "inputs"):
+        declared = getattr(manifest, group).get(name)
+        return declared.element_names[-1] if declared is not None and declared.element_names else None
+    graph = Wiring(manifest)
+    ends = [end for source in graph.into(Endpoint(group, name)) for end in graph.out_of(source)]
+    outputs = [str(end) for end in ends if end.group == "outputs"]
+    same = [one for one in outputs if manifest.outputs[one.partition("/")[2]].shape == manifest.states[name].shape]
+    return names_of(manifest, same[0]) if same else None
+
+
+def writer_of(manifest: Manifest, port: str) -> str:
+    """The stages that write ``outputs/x`` or ``states/x``."""
+    group, _, name = port.partition("/")
+    return " and ".join(sorted({source.group for source in Wiring(manifest).into(Endpoint(group, name))}))

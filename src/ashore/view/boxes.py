@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 from ashore.spec import Endpoint, Manifest, Port, Stage, State
 from ashore.view import theme, words
-from ashore.view.texts import clean, fit, width
+from ashore.view.cleaning import clean
+from ashore.view.texts import fit, width
 
 HEAD = 48.0
 """Height of the part of a stage that names it."""

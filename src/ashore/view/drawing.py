@@ -12,6 +12,7 @@ import msgspec
 
 from ashore.errors import AshoreError
 from ashore.spec import Manifest, check
+from ashore.view.cleaning import clean
 from ashore.view.shapes import Shape
 
 MAX_PORTS = 1000
@@ -65,7 +66,6 @@ def draw(manifest: Manifest) -> Drawing:
     try:
         from ashore.view.painting import paint
         from ashore.view.plan import plan
-        from ashore.view.texts import clean
     except ImportError as error:
         raise AshoreError(f"{_MISSING}: {error}") from error
     # What a loop runs is said in the box of the stage that runs it: no wire leads there.

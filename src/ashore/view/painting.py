@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from ashore.spec import Endpoint, Manifest, Port, State
 from ashore.view import theme, words
 from ashore.view.boxes import HEAD, STRIPE, Box, Label, Pill
+from ashore.view.cleaning import clean
 from ashore.view.plan import Plan, Route
 from ashore.view.shapes import Circle, Group, Line, Point, Polygon, Rect, Shape, Text
-from ashore.view.texts import clean, fit, width
+from ashore.view.texts import fit, width
 
 _TIP = 4000
 _HALO = 4.5
@@ -122,7 +123,8 @@ def _stage(manifest: Manifest, box: Box) -> Group:
             top = box.pin(pin) - sum(label.height for label in labels) / 2
             x = box.x + box.width - theme.PAD if right else box.x + theme.PAD
             port = tuple(_lines(labels, x, top, right=right))
-            shapes.append(Group("port", (("name", clean(pin.name)),), _port_tip(pin.name, ports[pin.name]), port))
+            named = (("name", clean(pin.name)), ("side", "output" if right else "input"))
+            shapes.append(Group("port", named, _port_tip(pin.name, ports[pin.name]), port))
     tip = clean(f"{box.name} · {words.rate(stage, manifest)} · {stage.description or words.engine(stage)}", _TIP)
     return Group("stage", (("name", clean(box.name)),), tip, tuple(shapes))
 

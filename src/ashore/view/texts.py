@@ -1,4 +1,4 @@
-"""Text that can be drawn: made harmless, measured, and shortened to a width.
+"""Text that can be drawn: measured, and shortened to a width.
 
 Everything is measured with the font that Pillow brings, so that a drawing does not depend on the machine that made it.
 It holds little more than ASCII: other characters keep their place in the SVG, where the viewer's fonts show them, and
@@ -7,28 +7,18 @@ lose their accents or are drawn as an empty box in the PNG.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont
 
-from ashore.errors import printable
+from ashore.view.cleaning import ELLIPSIS
 
-ELLIPSIS = "…"
 MEASURED_AT = 2
 """Texts are measured at the size they have in the PNG, where hinting rounds them to whole pixels."""
 
 _NEAR = {"µ": "u", "μ": "u", "×": "x", "Ω": "O", "−": "-", "ß": "s", "ø": "o", "ł": "l"}
-_BLANKS = re.compile(r"\s+")
-_NO_CHARACTER = re.compile("[\ufdd0-\ufdef\ufffe\uffff\ufff9-\ufffb\u200b-\u200f\ufeff]")
-"""What XML refuses or nobody can see."""
-
-
-def clean(text: str, longest: int = 400) -> str:
-    """A text from an unchecked file as one line that neither breaks XML nor turns the direction of what follows."""
-    return _NO_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", printable(_BLANKS.sub(" ", text[:longest])))
 
 
 @lru_cache(maxsize=64)

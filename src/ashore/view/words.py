@@ -1,14 +1,17 @@
-"""What the drawing says: the parts of a manifest as short texts."""
+"""What drawings, pages and commands say: the parts of a manifest as short texts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ashore.spec import SINGLE_PASS, Manifest, Port, Stage, State
-from ashore.view.texts import ELLIPSIS
+from ashore.spec import SINGLE_PASS, Frozen, Limits, Manifest, NonFinite, Port, Stage, State
+from ashore.view.cleaning import ELLIPSIS
 
 _NAMED = 4
 """So many elements are all named; of more, the first two and the last."""
+
+_FEW_FROZEN = 16
+"""So many values of a constant are all said: a person has to recognise a command among them."""
 
 
 def array(array: Port | State) -> str:
@@ -20,7 +23,7 @@ def measure(port: Port) -> str:
     """Dtype, shape, unit and frame: ``float32 [1, 3] · rad/s · base frame``."""
     parts = [array(port)]
     if port.unit:
-        parts.append(port.unit if isinstance(port.unit, str) else _few(port.unit))
+        parts.append(port.unit if isinstance(port.unit, str) else few(port.unit))
     if port.frame:
         parts.append(f"{port.frame} frame")
     return " · ".join(parts)
@@ -28,7 +31,7 @@ def measure(port: Port) -> str:
 
 def elements(port: Port) -> str | None:
     """The names of the elements, axis by axis: ``x, y, z`` or ``12: FL_hip, FL_thigh, … RR_calf``."""
-    axes = [_few(names) for names in port.element_names or () if names]
+    axes = [few(names) for names in port.element_names or () if names]
     return " | ".join(axes) if axes else None
 
 
@@ -38,7 +41,15 @@ def all_elements(port: Port) -> str | None:
     return " | ".join(axes) if axes else None
 
 
-def _few(names: Sequence[str]) -> str:
+def unit(port: Port) -> str | None:
+    """``rad``, also where each element has its unit and all are the same."""
+    if port.unit is None or isinstance(port.unit, str):
+        return port.unit
+    return port.unit[0] if len(set(port.unit)) == 1 else few(port.unit)
+
+
+def few(names: Sequence[str]) -> str:
+    """Names, those in the middle left out where there are many."""
     if len(names) > 1 and len(set(names)) == 1:
         return f"{len(names)}: all {names[0]}"
     if len(names) <= _NAMED:
@@ -93,3 +104,51 @@ def timing(manifest: Manifest) -> str:
     if manifest.runner.type != SINGLE_PASS:
         parts.append(f"runner {manifest.runner.type}")
     return " · ".join(parts)
+
+
+def number(value: float | NonFinite | None) -> str:
+    """Six digits of a number; ``-`` for none."""
+    return "-" if value is None else value if isinstance(value, str) else f"{value:.6g}"
+
+
+def span(low: str, high: str) -> str:
+    """``0 … 1``, or ``all 0``."""
+    return f"all {low}" if low == high else f"{low} … {high}"
+
+
+def limits(bounds: Limits) -> str:
+    """The range a port should stay in, element by element where the elements differ."""
+    sides = (side if isinstance(side, tuple) else (side,) for side in (bounds.lower, bounds.upper))
+    return " … ".join(" ".join(number(value) for value in side) for side in sides)
+
+
+def constant(frozen: Frozen) -> str:
+    """What a frozen tensor holds: its values if they are few, else their range."""
+    if frozen.values is not None and len(frozen.values) <= _FEW_FROZEN:
+        return " ".join(map(number, frozen.values)) or "empty"
+    if frozen.lowest is None:
+        return "not recorded"
+    if "nan" in (frozen.lowest, frozen.highest):
+        return "holds NaN, so it has no range"
+    return span(number(frozen.lowest), number(frozen.highest))
+
+
+def spoken(mode: str) -> str:
+    """``free-running`` of free_running."""
+    return mode.replace("_", "-")
+
+
+def duration(microseconds: float) -> str:
+    """``35.2 µs``, ``1.4 ms``, ``2.1 s``."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= size:
+            return f"{microseconds / size:.3g} {unit}"
+    return f"{microseconds:.3g} µs"
+
+
+def size(count: int) -> str:
+    """``412 kB`` of so many bytes."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= one:
+            return f"{count / one:.3g} {unit}"
+    return f"{count} bytes"

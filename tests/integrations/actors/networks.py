@@ -159,6 +159,7 @@ def _ppo(policy: Any, **changes: Any) -> Any:
         discount_factor=0.95,
         observation_preprocessor=RunningStandardScaler,
         observation_preprocessor_kwargs={"size": OBSERVATIONS, "device": "cpu"},
+        rewards_shaper=lambda rewards, *_: rewards / 8.0,
         **changes,
     )
     cfg.experiment.write_interval = cfg.experiment.checkpoint_interval = 0

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 
 SIDE = 8
+GOOD = -0.3
+"""What a policy that has learned it earns a step, at least."""
 
 
 class Pendulums:
@@ -115,3 +117,29 @@ def trajectory(steps: int, rows: int, seed: int) -> SimpleNamespace:
     dones = torch.rand(steps, rows, generator=generator) < 0.08
     dones[0] = True
     return SimpleNamespace(obs=obs, dones=dones)
+
+
+def played(package: Any, torque: float = 1.0, rows: int = 16) -> float:
+    """What a package earns a step: hanging still about -1.2, the best about -0.1.
+
+    Args:
+        package: with an open batch.
+        torque: what the policy calls the largest one.
+        rows: how many pendulums.
+    """
+    import ashore
+
+    policy, total = ashore.load(package, batch=rows), 0.0
+    (name,) = (one for one in policy.inputs if one != "camera")
+    images = "camera" in policy.inputs
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        env = Pendulums(rows, image=images)
+    policy.reset()
+    obs = env.get_observations()
+    for _ in range(190):
+        given = {name: obs["policy"].numpy()} | ({"camera": obs["camera"].numpy()} if images else {})
+        actions = torch.from_numpy(policy.step(given)["actions"].copy()) / torque
+        obs, reward, _, _ = env.step(actions)
+        total += float(reward.mean())
+    return total / 190

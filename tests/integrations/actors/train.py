@@ -347,7 +347,7 @@ POLICIES: Mapping[str, Callable[[str], None]] = {
         name, "PPO", 100_000, normalise=True, gamma=0.95, n_steps=128, batch_size=256, learning_rate=1e-3,
         policy_kwargs={"net_arch": [32, 32], "log_std_init": -0.5},
     ),
-    "sb3_a2c": lambda name: sb3(name, "A2C", 20_000, "CartPole-v1", policy_kwargs={"net_arch": [32]}),
+    "sb3_a2c": lambda name: sb3(name, "A2C", 100_000, "CartPole-v1", policy_kwargs={"net_arch": [32]}),
     "sb3_sac": lambda name: sb3(name, "SAC", 5_000, learning_rate=2e-3, policy_kwargs={"net_arch": [32, 32]}),
     "sb3_td3": lambda name: sb3(name, "TD3", 5_000, learning_rate=2e-3, policy_kwargs={"net_arch": [32, 32]}),
     "sb3_dqn": lambda name: sb3(

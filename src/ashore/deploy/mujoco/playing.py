@@ -92,6 +92,9 @@ class Play:
     signals: Mapping[str, str]
     """Port -> the signal of the robot that it was bound to."""
 
+    alarms: tuple[str, ...] = ()
+    """Inputs that were far outside of what the export saw."""
+
 
 def play(
     bound: Bound, *, seconds: float = 10.0, film: Film | None = None, advance: Callable[[], object] = lambda: None
@@ -142,6 +145,7 @@ def play(
         decision=_latency(decisions),
         substep=_latency(substeps) if bound.has_substeps and substeps else None,
         signals=dict(bound.signals),
+        alarms=tuple(alarm.message for alarm in bound.alarms),
     )
 
 
