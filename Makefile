@@ -74,6 +74,7 @@ bench: $(STAMP)  ## Measure, and print ratios.
 	$(BIN)/python bench/step.py
 	$(BIN)/python bench/environment_step.py
 	$(BIN)/python bench/native.py
+	$(BIN)/python bench/native_cpp.py
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/soak.py
 	$(BIN)/python bench/recording.py

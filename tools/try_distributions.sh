@@ -21,7 +21,7 @@ policy.step({'q': numpy.zeros((1, 2), numpy.float32)})
 print(policy, policy.substep({'v': numpy.zeros((1, 2), numpy.float32)}))
 "
         ./venv/bin/ashore verify "$here/tests/data/v1/arm.ashore"
-        ./venv/bin/ashore view "$here/tests/data/v1/arm.ashore" --out page.html
         ASHORE_CACHE="$scratch/cache" ./venv/bin/ashore verify --backend c "$here/tests/data/v1/arm.ashore"
+        ./venv/bin/ashore view "$here/tests/data/v1/arm.ashore" --out page.html
     )
 done

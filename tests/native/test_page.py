@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from ashore.backends.c.operators import OPERATORS
+from ashore.backends.processor_graphs import PROCESSOR_GRAPHS
 from docs.pages import DOCS, ROOT
 from native.builds import HERE, PROGRAMS, STRICT, call, install, need, write_project
 
@@ -89,6 +91,13 @@ def test_the_table_of_causes_has_them_all() -> None:
     table = PAGE.split("| cause | |")[1].split("\n\n")[0]
     named = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines() if row.startswith("| `")))
     assert sorted(named) == sorted(set(causes) - {"none"})
+
+
+def test_the_lists_of_what_is_compiled_have_it_all() -> None:
+    part = PAGE.split("## What is refused")[1].split("## How fast")[0]
+    assert part.split("```text\n")[1].split("```")[0].split() == sorted(OPERATORS)
+    named = re.findall(r"`(\w+)`", part.split("- the processors")[1].split("Others")[0])
+    assert named == sorted(PROCESSOR_GRAPHS)
 
 
 def test_the_controller_for_ros2_control_compiles_and_runs_against_stand_ins(folder: Path, tmp_path: Path) -> None:
