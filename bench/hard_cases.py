@@ -13,8 +13,8 @@ What is done so that LEAPP is not put at a disadvantage:
 - What it refuses for whatever reason counts as refused, and outputs of another dtype count as exact.
 - Every case is a process of its own, forked from one that has imported the tool and exported nothing.
 
-What remains unfair: the cases were written to test Ashore, which was mended until none was wrong. And a case that Ashore
-refuses may be exact by LEAPP because the thirty steps do not reach what would be wrong; how many are, is told.
+What remains unfair: the cases were written to test Ashore, which was mended until none was wrong. And a case that
+Ashore refuses may be exact by LEAPP because the thirty steps do not reach what would be wrong; how many are, is told.
 
 python bench/hard_cases.py [--every 1] [--first 0] [--json]
 """
