@@ -333,6 +333,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     untold = [row for row in wrong if (row["ashore"]["states"] or 0) > row["leapp"]["states"]]
     return {
         "cases": len(rows),
+        "of": len(all_cases()),
         "counts": {
             tool: {one: Counter(row[tool]["outcome"] for row in rows)[one] for one in OUTCOMES} for tool in TOOLS
         },

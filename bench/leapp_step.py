@@ -1,6 +1,7 @@
-"""A step of the annotated pipeline on Ashore's runtime against LEAPP's `InferenceManager`, each on its own package.
+"""A step of the annotated pipeline: Ashore's runtime, a bare `session.run`, LEAPP's `InferenceManager`, torch eager.
 
-Both packages are exported from the same code, and are run in one process, taking turns, with one thread each.
+Both packages are exported from the same code, each tool runs its own, and the bare call runs Ashore's file with its
+states fed back by hand and nothing checked. All in one process, taking turns, with one thread each.
 
 python bench/leapp_step.py [--samples 20000] [--json]
 """
@@ -24,11 +25,13 @@ import torch
 
 import ashore
 from annotated import NAME, NODE, OUTPUT, Pipeline, rollout
-from ashore.verify import Latency, take_turns
+from ashore.package import read
+from ashore.verify import Bare, Latency, take_turns
 from export import LIMIT_ERROR, run_export
 
 LIMIT = 0.5
 OURS, OURS_TORCH, THEIRS = "ashore.load(…).step", "ashore.InferenceManager", "leapp.InferenceManager"
+BARE, EAGER = "bare session.run", "torch eager"
 
 
 class OneThread(onnxruntime.SessionOptions):
@@ -60,8 +63,10 @@ def main() -> None:
             run_export(tool, "onnx-dynamo", folder)
         steps = rollout(Pipeline(), 50, seed=1)
         named = [({f"{NODE}/{name}": value for name, value in sensors.items()}, target) for sensors, target in steps]
-        policy = ashore.load(folders["ashore"] / NAME)
+        package = read(folders["ashore"] / NAME)
+        policy = ashore.load(package)
         manager = ashore.InferenceManager(folders["ashore"] / NAME)
+        bare = Bare(package, "policy", {name: value.numpy() for name, value in steps[0][0].items()})
         theirs = open_leapp(folders["leapp"] / NAME, {name: value.clone() for name, value in named[0][0].items()})
     arrays = [{name: value.numpy() for name, value in sensors.items()} for sensors, _ in steps]
     check(OURS, [torch.from_numpy(policy.step(one)[OUTPUT]) for one in arrays], steps)
@@ -69,14 +74,16 @@ def main() -> None:
         check(name, [run(inputs)[f"{NODE}/{OUTPUT}"].clone() for inputs, _ in named], steps)
     candidates: dict[str, Callable[[], object]] = {
         OURS: partial(policy.step, arrays[0]),
+        BARE: bare.call,
         OURS_TORCH: partial(manager.run_policy, named[0][0]),
         THEIRS: partial(theirs.run_policy, named[0][0]),
+        EAGER: partial(Pipeline().step, steps[0][0]),
     }
     taken = take_turns(candidates, options.samples)
     ratios = {name: latency.p50_us / taken[THEIRS].p50_us for name, latency in taken.items()}
     if options.json:
         rows = {name: {"ratio_p50": ratios[name], **asdict(latency)} for name, latency in taken.items()}
-        print(json.dumps({"limit": LIMIT, **rows}, indent=2))
+        print(json.dumps({"limit": LIMIT, "rows": rows}, indent=2))
     else:
         show(options.samples, taken, ratios)
     if ratios[OURS] > LIMIT:

@@ -72,8 +72,8 @@ def said(export: dict[str, Any], verify: dict[str, Any], beside: dict[str, Any],
     lines = [
         f"It was exported by one command. Nothing was annotated: {found} were found by watching the environment run.",
         f"The saved files give what the environment gave: in {replayed}, the largest error is {drift:.1e}.",
-        f"Environment and package ran side by side for {beside['steps']} decisions from the same state. The positions of",
-        f"  the two simulated robots differ by at most {apart:.1e} (m, rad).",
+        f"Environment and package ran side by side, from the same state, for {beside['steps']} decisions:",
+        f"  the positions of the two simulated robots differ by at most {apart:.1e} (m, rad).",
         f"In plain MuJoCo, without torch, it drove the robot for {played['seconds']:g} s, and the robot {how}.",
     ]
     lines += [

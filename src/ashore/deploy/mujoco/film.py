@@ -6,6 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from ashore.deploy.mujoco.engine import engine, open_renderer
 from ashore.deploy.mujoco.robot import MujocoRobot
 from ashore.errors import RobotError
@@ -68,6 +70,7 @@ class Film:
     def _picture(self) -> Any:
         self._robot.refresh()
         self._renderer.update_scene(self._robot.data, camera=self._camera)
+        self._renderer.scene.flags[engine().mjtRndFlag.mjRND_REFLECTION] = False
         return self._renderer.render()
 
     def _open_renderer(self, size: tuple[int, int], path: Path) -> Any:
@@ -75,11 +78,9 @@ class Film:
         quality, wanted = model.vis.quality, int(model.vis.quality.shadowsize)
         quality.shadowsize = min(wanted, _SHADOW_MAP)
         try:
-            renderer = open_renderer(model, size[1], size[0], str(path), "do without the film")
+            return open_renderer(model, size[1], size[0], str(path), "do without the film")
         finally:
             quality.shadowsize = wanted  # cameras that a policy sees through are drawn as the model says
-        renderer.scene.flags[engine().mjtRndFlag.mjRND_REFLECTION] = False
-        return renderer
 
     def _find_camera(self, name: str | None) -> Any:
         mujoco, model = engine(), self._robot.model
@@ -93,7 +94,16 @@ class Film:
         if self._robot.base is not None:
             camera.type = mujoco.mjtCamera.mjCAMERA_TRACKING
             camera.trackbodyid = self._robot.base.body
+            camera.distance, camera.elevation, camera.azimuth = 3.0 * self._radius(self._robot.base.body), -30.0, 130.0
         return camera
+
+    def _radius(self, body: int) -> float:
+        """How far the geometry of a robot reaches from one of its bodies, in metres."""
+        model, data = self._robot.model, self._robot.data
+        self._robot.refresh()
+        own = model.body_rootid[model.geom_bodyid] == model.body_rootid[body]
+        reach = np.linalg.norm(data.geom_xpos[own] - data.xpos[body], axis=1) + model.geom_rbound[own]
+        return float(reach.max(initial=0.1))
 
 
 class _Gif:
