@@ -125,7 +125,7 @@ def export_by_leapp(made: type[Code], out: Path, told: list[str]) -> None:
             leapp.annotate.output_tensors(NODE, outputs, export_with="onnx-dynamo")
     finally:
         leapp.stop()
-    done = leapp.compile_graph(visualize=False, **made.options)
+    done: Any = leapp.compile_graph(visualize=False, **made.options)
     if not done or not all(done.values()):
         raise RuntimeError(f"compile_graph gave {done}")
 
@@ -241,8 +241,8 @@ def held(thing: Any) -> Iterator[tuple[str, Any, Callable[[Any], object]]]:
         for index, value in enumerate(list(thing)):
             yield str(index), value, lambda value, index=index: thing.__setitem__(index, value)
     elif isinstance(thing, torch.nn.Module):
-        yield from held(thing._buffers)
-        yield from held(thing._modules)
+        yield from held(vars(thing)["_buffers"])
+        yield from held(vars(thing)["_modules"])
         yield from attributes(thing, [name for name in vars(thing) if name not in MODULE_ATTRIBUTES])
     elif isinstance(thing, SimpleNamespace) or type(thing).__module__.startswith("capture.cases"):
         yield from attributes(thing, [*vars(thing)] if hasattr(thing, "__dict__") else [*thing.__slots__])

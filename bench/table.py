@@ -25,30 +25,33 @@ ROOT = BENCH.parent
 RESULTS = BENCH / "results.json"
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "comparison.md")
-SCRIPTS = {"step": ["leapp_step.py"], "startup": ["startup.py"], "cases": ["hard_cases.py"], "native": ["native.py"]}
+SCRIPTS = {"step": "leapp_step.py", "startup": "startup.py", "cases": "hard_cases.py", "native": "native.py"}
 """Measurement -> script. One that is not there yet is left out, and so is its column."""
 
 VERSIONS = ("onnxruntime", "torch", "leapp", "numpy")
 NATIVE = "ashore.load(…, backend='c').step"
 
 
-def measured(name: str) -> Any:
-    """What a script says as JSON. It may fail for a limit that is not kept, which does not change what was measured."""
+def measured(name: str) -> tuple[Any, str]:
+    """What a script says as JSON, and its complaint if a limit is not kept: what was measured is kept all the same."""
     print(f"measuring: {name}", file=sys.stderr, flush=True)
-    command = [sys.executable, *SCRIPTS[name], "--json"]
+    command = [sys.executable, SCRIPTS[name], "--json"]
     done = subprocess.run(command, cwd=BENCH, stdout=subprocess.PIPE, text=True, check=False)
     try:
-        return json.loads(done.stdout)
+        return json.loads(
+            done.stdout
+        ), f"{name}: {SCRIPTS[name]} ended with {done.returncode}" if done.returncode else ""
     except json.JSONDecodeError:
         sys.exit(f"{SCRIPTS[name]} failed with {done.returncode}: {done.stdout[-2000:]}")
 
 
-def collect(only: list[str], before: dict[str, Any]) -> dict[str, Any]:
-    """The results, measured again as far as that is asked for."""
-    results = dict(before)
+def collect(only: list[str], before: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The results, measured again as far as that is asked for, and what did not keep its limit."""
+    results, complaints = dict(before), []
     for name in only:
         load = os.getloadavg()[0]
-        found = measured(name)
+        found, complaint = measured(name)
+        complaints += [complaint] if complaint else []
         if name == "cases":  # what became of every case; the sentences that tools print are left out
             found["rows"] = [[row["case"], row["ashore"]["outcome"], row["leapp"]["outcome"]] for row in found["rows"]]
         results[name] = {
@@ -59,7 +62,7 @@ def collect(only: list[str], before: dict[str, Any]) -> dict[str, Any]:
             "versions": {package: version(package) for package in VERSIONS},
             **found,
         }
-    return results
+    return results, complaints
 
 
 def table(results: dict[str, Any]) -> str:
@@ -152,14 +155,16 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=SCRIPTS, help="measure this only; may be given again")
     parser.add_argument("--write", action="store_true", help="measure nothing")
     options = parser.parse_args()
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results, complaints = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}, []
     if not options.write:
-        there = [name for name, (script, *_) in SCRIPTS.items() if (BENCH / script).exists()]
-        results = collect(options.only or there, results)
+        there = [name for name, script in SCRIPTS.items() if (BENCH / script).exists()]
+        results, complaints = collect(options.only or there, results)
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     for page in PAGES:
         page.write_text(written(page, results))
     print(table(results))
+    if complaints:
+        sys.exit("\n".join(complaints))
 
 
 if __name__ == "__main__":

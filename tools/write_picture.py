@@ -10,11 +10,11 @@ from pathlib import Path
 from PIL import Image
 
 DOCS = Path(__file__).parents[1] / "docs"
-FRAMES, FIRST, COLOURS, WIDTH = 26, 30, 64, 320
+FRAMES, FIRST, COLOURS, WIDTH = 20, 42, 64, 320
 
 
 def write_film(film: Path, out: Path) -> None:
-    """Two seconds out of the middle, in few colours that all frames share."""
+    """A second and a half out of the middle, in few colours that all frames share."""
     with Image.open(film) as frames:
         height, duration, kept = round(WIDTH * frames.height / frames.width), frames.info["duration"], []
         for index in range(FIRST, FIRST + FRAMES):
