@@ -29,7 +29,8 @@ SCRIPTS = {"step": "leapp_step.py", "startup": "startup.py", "cases": "hard_case
 """Measurement -> script. One that is not there yet is left out, and so is its column."""
 
 VERSIONS = ("onnxruntime", "torch", "leapp", "numpy")
-NATIVE = "ashore.load(…, backend='c').step"
+NATIVE = "Pipeline, 7 inputs"
+"""The policy of native.py that is shown: the one nearest to what the other columns run."""
 
 
 def measured(name: str) -> tuple[Any, str]:
@@ -54,6 +55,8 @@ def collect(only: list[str], before: dict[str, Any]) -> tuple[dict[str, Any], li
         complaints += [complaint] if complaint else []
         if name == "cases":  # what became of every case; the sentences that tools print are left out
             found["rows"] = [[row["case"], row["ashore"]["outcome"], row["leapp"]["outcome"]] for row in found["rows"]]
+        if isinstance(found, list):
+            found = {"rows": found}
         results[name] = {
             "measured": date.today().isoformat(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
@@ -102,9 +105,9 @@ def table(results: dict[str, Any]) -> str:
 
 
 def with_native(columns: dict[str, list[str]], native: dict[str, Any]) -> dict[str, list[str]]:
-    """With a column for C code made of the package, behind that of Ashore: `rows` as those of a step."""
-    row, bare = native["rows"][NATIVE], native["rows"]["bare session.run"]["p50_us"]
-    cells = [f"{row['p50_us'] / bare:.2f}x", f"{row['p50_us']:.0f} µs", f"{row['p99_us']:.0f} µs"]
+    """With a column for C code made of a package, behind that of Ashore."""
+    (row,) = [row for row in native["rows"] if row["policy"] == NATIVE]
+    cells = [f"{row['ratio_p50']:.2f}x", f"{row['c_p50_us']:.1f} µs", f"{row['c_p99_us']:.1f} µs"]
     rest = [""] * (len(columns[""]) - len(cells))
     told: dict[str, list[str]] = {}
     for name, column in columns.items():
@@ -121,17 +124,28 @@ def below(results: dict[str, Any]) -> str:
     wrong = cases["counts"]["leapp"]["silently wrong"]
     after, untold = cases["leapp_wrong_only_after_a_reset"], cases["leapp_wrong_with_a_state_that_it_was_not_told"]
     of = "" if cases["cases"] == cases["of"] else f" of {cases['of']}"
-    busy = f" Other programs ran at the same time (load {step['load']:.0f}), which p99 shows." if is_busy(step) else ""
+    priority = ", with a real-time priority" if step["realtime"] else ""
+    busy = (
+        f" Other programs ran at the same time (load {step['load']:.0f}), which the times show; they belong to one run."
+        if is_busy(step)
+        else ""
+    )
     return f"""\
 - A step of one pipeline that both tools exported (six sensors, three frames of history, last action, MLP
-  147-256-128-64-12): {calls:,} calls each, taking turns in one process, one thread.
+  147-256-128-64-12): {calls:,} calls each, taking turns in one process, one thread{priority}.
 - Import, load and first step of a small package: the median of {startup["runs"]} fresh processes each.
 - Hard cases: {cases["cases"]}{of} pieces of [environment code](CASES), exported by both tools and run beside the code
   for 30 steps with resets. They were written to test Ashore, and LEAPP's authors never saw them. LEAPP was told every
   state that can be reached from outside, Ashore none. Of LEAPP's {wrong} wrong ones, {after} are wrong only after a
   reset, and {untold} have a state that it could not be told. {cases["leapp_exact_where_ashore_refuses"]} cases that
-  Ashore refuses LEAPP exports, and they were right in these 30 steps.
-- Python {step["python"]}, {versions}, {step["machine"]}; measured by `make bench`.{busy}"""
+  Ashore refuses, LEAPP exports, and they were right in these 30 steps.
+{as_c(results)}- Python {step["python"]}, {versions}, {step["machine"]}; measured by `make bench`.{busy}"""
+
+
+def as_c(results: dict[str, Any]) -> str:
+    if "native" not in results:
+        return ""
+    return f"- As C: {NATIVE.lower()}, against a bare call of the same file (`bench/native.py`).\n"
 
 
 def is_busy(measurement: dict[str, Any]) -> bool:
