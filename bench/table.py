@@ -83,14 +83,15 @@ def table(results: dict[str, Any]) -> str:
 
     def ended(tool: str) -> list[str]:
         counts = cases["counts"][tool]
-        return [str(counts[one]) for one in ("exact", "refused", "silently wrong")]
+        failed = counts["fails when run"] + counts["died"]
+        return [str(one) for one in (counts["exact"], counts["refused"], failed, counts["silently wrong"])]
 
-    none = ["", "", ""]
+    none = ["", "", "", ""]
     columns = {
         "": [
             "a step, against a bare `session.run`, p50", "a step, p50", "a step, p99",
             "import, load, first step: CPU time", "its memory",
-            "hard cases: exact", "hard cases: refused", "**hard cases: silently wrong**",
+            "hard cases: exact", "hard cases: refused when exported", "hard cases: an error when run, or a crash", "**hard cases: silently wrong**",
         ],
         "Ashore": [*latency("ashore.load(…).step"), *start("ashore"), *ended("ashore")],
         "bare ONNX Runtime": [*latency("bare session.run"), *start("bare onnxruntime"), *none],
@@ -139,7 +140,8 @@ def below(results: dict[str, Any]) -> str:
   state that can be reached from outside, Ashore none. Of LEAPP's {wrong} wrong ones, {after} are wrong only after a
   reset, and {untold} have a state that it could not be told. {cases["leapp_exact_where_ashore_refuses"]} cases that
   Ashore refuses, LEAPP exports, and they were right in these 30 steps.
-{as_c(results)}- Python {step["python"]}, {versions}, {step["machine"]}; measured by `make bench`.{busy}"""
+{as_c(results)}- Python {step["python"]}, {versions}, {step["machine"]}; measured by
+  `make bench`.{busy}"""
 
 
 def as_c(results: dict[str, Any]) -> str:
