@@ -57,6 +57,7 @@ test-native: $(STAMP) $(RUNTIME_STAMP)  ## Run the tests of compiled policies; t
 	$(BIN)/python $(PYTEST) $(NATIVE_TESTS)
 
 check: $(STAMP)  ## Check format, lint and types.
+	! git grep -nE '^(<{7}|>{7}) '  # what a merge left behind
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
