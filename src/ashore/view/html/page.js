@@ -143,21 +143,22 @@ function drawX(svg, place, at, label) {
   svg.append(shape("text", { x: place.left + place.width, y: bottom + 31, "text-anchor": "end" }, label));
 }
 
-/** A line through values, which is broken where there are none, and at `breaks`: what is left of one is another line. */
+/** A line through values. It is broken where there are none, and at `breaks`; a point that is left alone is a ring. */
 function path(place, x, values, breaks) {
-  let drawn = "";
-  let pen = "M";
+  const runs = [];
+  let open = false;
   values.forEach((value, index) => {
-    if (index && breaks.some((at) => x[index - 1] < at && at <= x[index])) pen = "M";
+    if (index && breaks.some((at) => x[index - 1] < at && at <= x[index])) open = false;
     if (value === null) {
-      pen = "M";
+      open = false;
       return;
     }
-    const at = `${place.x(x[index]).toFixed(1)},${place.y(value).toFixed(1)}`;
-    drawn += pen === "M" ? `M${at}h0` : `L${at}`;
-    pen = "L";
+    if (!open) runs.push([]);
+    open = true;
+    runs.at(-1).push(`${place.x(x[index]).toFixed(1)},${place.y(value).toFixed(1)}`);
   });
-  return drawn;
+  const ring = "m-2,0a2,2 0 1,0 4,0a2,2 0 1,0 -4,0";
+  return runs.map((run) => `M${run.join("L")}${run.length === 1 ? ring : ""}`).join("");
 }
 
 // --- plots -----------------------------------------------------------------------------------------------------------
