@@ -365,6 +365,20 @@ def test_many_elements_are_changed_together_and_slow_steps_are_passed_over(tmp_p
     assert "['x'] do anything was not looked at" in problem.message
 
 
+def test_what_takes_too_long_is_left_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that runs an hour between two looks at it, and a machine that seemed fast at first."""
+    from ashore.verify import sensitivity as module
+
+    package = written(tmp_path / "p", "y = Add(x, z)", {"x": X, "z": X})
+    policy, golden = ashore.load(package), golden_of(package)
+    hours = iter([0.0, 1e-9, *(3600.0 * hour for hour in range(1000))])
+    monkeypatch.setattr(module, "perf_counter", lambda: next(hours))
+    found = sensitivity(policy, golden)
+    assert found.skipped == ["x", "z"]
+    assert found.by == {}
+    assert found.silent == []
+
+
 def golden_of(package: Package) -> Golden:
     golden = package.golden()
     assert golden is not None

@@ -207,5 +207,5 @@ def _sensitivity_problems(found: Sensitivity) -> Iterator[Problem]:
         message = f"input {name!r}: {len(elements)} of its elements change nothing: {listed}"
         yield Problem("sensitivity", "warning", f"inputs/{name}", message)
     if found.skipped:
-        message = f"whether the inputs {found.skipped} do anything was not looked at, since a step takes too long here"
+        message = f"whether the inputs {found.skipped} do anything was not looked at, since that takes too long here"
         yield Problem("sensitivity", "note", "inputs", message)

@@ -25,6 +25,9 @@ BUDGET_S = 4.0
 Place: TypeAlias = tuple[int | slice | EllipsisType, ...]
 """Which elements of an input are changed."""
 
+_PATIENCE = 2
+"""What changes nothing takes longest to see; so many times the budget, and no more is looked at."""
+
 _FEW_TICKS, _MANY_TICKS = 4, 64
 _MOST_ELEMENTS = 512
 _STEPS = (1.0, -1.0, 0.1, 4.0)
@@ -74,18 +77,24 @@ def sensitivity(policy: Policy, golden: Golden, *, budget_s: float = BUDGET_S) -
     if not fits and each_s * len(inputs) > budget_s:
         found.skipped = inputs
         return found
+    deadline = perf_counter() + _PATIENCE * budget_s
     for name in inputs:
         one_by_one = fits and not all(isinstance(part, slice) for part in elements[name][0])
-        found.by[name] = "element" if one_by_one else "port"
         silent: list[str] = []
         places: list[Place] = elements[name] if one_by_one else [(...,)]
         for place in places:
+            if perf_counter() > deadline:
+                break
             if _reacts(policy, few, name, place, ranges):
                 continue
             if not many:
                 many, _ = _windows(policy, golden, _MANY_TICKS)
             if not _reacts(policy, many, name, place, ranges):
                 silent.append(_label(policy, name, place))
+        if perf_counter() > deadline:
+            found.skipped.append(name)
+            continue
+        found.by[name] = "element" if one_by_one else "port"
         if len(silent) == len(places):
             found.silent.append(name)
         elif silent:
