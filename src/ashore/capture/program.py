@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
 import torch
-from torch.fx.traceback import annotate, has_preserved_node_meta
+from torch.fx import traceback
 
 from ashore.backends.functional import LINE
 from ashore.capture.lines import NOWHERE, Line
@@ -135,10 +135,11 @@ def execute(ops: list[Op], values: dict[int, torch.Tensor], batch: Any = None) -
         values: what they start with, by number.
         batch: how many rows there are, where the operations were made for any number of them.
     """
-    noting = has_preserved_node_meta()  # a graph is being made that shall know its lines
+    # A graph may be being made that shall know its lines; older versions of torch cannot say them.
+    noting = traceback.has_preserved_node_meta() and hasattr(traceback, "annotate")
     for op in ops:
         leaves: list[Any] = [_leaf(leaf, values, batch) for leaf in op.leaves]
-        with annotate({LINE: str(op.line)}) if noting and op.line != NOWHERE else nullcontext():
+        with traceback.annotate({LINE: str(op.line)}) if noting and op.line != NOWHERE else nullcontext():
             results = op.call(leaves)
         for value, result in zip(op.results, results, strict=True):
             if value is not None and value not in values:

@@ -59,11 +59,6 @@ class View:
         """Whether its elements lie one after the other, row-major."""
         return self.count == 0 or _squeezed(self) == _squeezed(whole(self.root, self.shape, self.offset))
 
-    @property
-    def complete(self) -> bool:
-        """Whether it is all of its root, row-major."""
-        return self.offset == 0 and self.count == self.root.count and self.contiguous
-
     def same(self, other: View) -> bool:
         """Whether it goes over the same elements in the same order."""
         return (
