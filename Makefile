@@ -34,14 +34,9 @@ setup-lerobot: $(LEROBOT_STAMP)  ## Make an environment with LeRobot in .venv-le
 setup-system:  ## Install what the tests need from the system (Debian): compilers, an emulator, a browser.
 	bash tools/setup_system.sh
 
-demo: $(STAMP)  ## Record a policy and a whole environment; build a package, inspect, verify, run and measure it.
-	$(BIN)/python examples/record_policy.py demo/recorded
-	$(BIN)/python examples/environment_policy.py demo/environment
+demo: $(STAMP)  ## A trained Go1: exported from its simulator, verified, walking without torch, filmed, on one page.
 	$(BIN)/python examples/first_package.py demo/first
-	$(BIN)/ashore inspect demo/first
-	$(BIN)/ashore verify demo/first
-	$(BIN)/python examples/run_package.py demo/first
-	$(BIN)/ashore bench demo/first
+	$(BIN)/python examples/walk.py demo/go1
 
 test: $(STAMP) $(RUNTIME_STAMP)  ## Run every test, and those of the runtime again without torch.
 	$(BIN)/python $(PYTEST) --ignore $(NATIVE_TESTS)
@@ -62,6 +57,7 @@ test-native: $(STAMP) $(RUNTIME_STAMP)  ## Run the tests of compiled policies; t
 	$(BIN)/python $(PYTEST) $(NATIVE_TESTS)
 
 check: $(STAMP)  ## Check format, lint and types.
+	! git grep -nE '^(<{7}|>{7}) '  # what a merge left behind
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
@@ -70,15 +66,14 @@ format: $(STAMP)  ## Format and fix what can be fixed.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## Measure, and print ratios.
+bench: $(STAMP)  ## Measure, print ratios, and write the table in README and docs; takes about an hour.
+	$(BIN)/python bench/table.py
 	$(BIN)/python bench/step.py
 	$(BIN)/python bench/environment_step.py
 	$(BIN)/python bench/native.py
 	$(BIN)/python bench/native_cpp.py
-	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/soak.py
 	$(BIN)/python bench/recording.py
-	$(BIN)/python bench/leapp_step.py
 	$(BIN)/python bench/export.py
 	$(BIN)/python bench/simulator_export.py
 	$(BIN)/python bench/actor_export.py

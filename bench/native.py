@@ -218,7 +218,8 @@ def main() -> None:
                 f"Compiled C against session.run with a dict, {options.samples:,} calls each, taking turns, one thread;"
             )
             print(
-                f"paced: {HERTZ:.0f} Hz, {options.ticks} calls each. All times in µs. Peak {machine.peak / 1e9:.0f} Gflop/s."
+                f"paced: {HERTZ:.0f} Hz, {options.ticks} calls each. All times in µs. "
+                f"Peak {machine.peak / 1e9:.0f} Gflop/s."
             )
             print(
                 f"{'':28}{'':22}{'warm':^17}{'session.run':>9}{'':>5}{'paced: c':>11}{'':>7}{'session.run':>12}{'':>5}"

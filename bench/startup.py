@@ -1,4 +1,6 @@
-"""Import, load and first step of a small package, against bare onnxruntime with numpy; fresh processes taking turns.
+"""Import, load and first step of a small package, against bare onnxruntime with numpy, LEAPP's runtime and torch.
+
+Fresh processes, taking turns. LEAPP runs the same package, converted to its format; torch a network of the same size.
 
 python bench/startup.py [--runs 31] [--json]
 """
@@ -16,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 import ashore
+from ashore.interop.leapp import to_leapp
 from graphs import ARTIFACT, mlp, write_subject
 
 BARE = """
@@ -36,6 +39,21 @@ import ashore
 policy = ashore.load(sys.argv[1])
 policy.step({"obs": np.zeros((1, 48), np.float32)})
 """
+LEAPP = """
+import sys
+import torch
+from leapp import InferenceManager
+
+manager = InferenceManager(sys.argv[3])
+manager.run_policy({"policy/obs": torch.zeros(1, 48)})
+"""
+TORCH = """
+import torch
+
+layers = torch.nn.Linear(48, 64), torch.nn.ELU(), torch.nn.Linear(64, 12)
+with torch.no_grad():
+    torch.nn.Sequential(*layers)(torch.zeros(1, 48))
+"""
 HELP = """
 import sys
 sys.argv = ["ashore", "--help"]
@@ -50,7 +68,7 @@ PEAK = """
 print([line for line in open("/proc/self/status") if line.startswith("VmHWM:")][0])
 """
 LIMIT = 1.3
-CANDIDATES = {"bare onnxruntime": BARE, "ashore": ASHORE, "ashore --help": HELP}
+CANDIDATES = {"bare onnxruntime": BARE, "ashore": ASHORE, "leapp": LEAPP, "torch eager": TORCH, "ashore --help": HELP}
 
 
 def cost(code: str, *arguments: str) -> tuple[float, float]:
@@ -75,10 +93,13 @@ def main() -> None:
     compileall.compile_dir(str(Path(ashore.__file__).parent), quiet=1)
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in CANDIDATES}
     with tempfile.TemporaryDirectory() as scratch:
-        package = write_subject(mlp(48, 64, 12), Path(scratch) / "small").path
+        subject = write_subject(mlp(48, 64, 12), Path(scratch) / "small")
+        package, leapp = subject.path, Path(scratch) / "leapp"
+        to_leapp(subject, leapp)
+        (described,) = leapp.glob("*.yaml")
         for run in range(options.runs + 1):
             for name, code in CANDIDATES.items():
-                measured = cost(code, str(package), str(package / ARTIFACT))
+                measured = cost(code, str(package), str(package / ARTIFACT), str(described))
                 if run:  # the first round only warms the disk cache
                     taken[name].append(measured)
     medians = {

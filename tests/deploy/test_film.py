@@ -41,6 +41,48 @@ def test_a_gif_shows_the_run_in_real_time(tmp_path: Path) -> None:
         assert frames.info["duration"] == 40
 
 
+def test_a_film_can_be_smaller_and_have_fewer_pictures(tmp_path: Path) -> None:
+    from PIL import Image
+
+    done = play(tmp_path, tmp_path / "run.gif", "--keyframe", "tilted", "--size", "160x120", "--fps", "12")
+    assert done.returncode == 0, done.stderr
+    with Image.open(tmp_path / "run.gif") as film:
+        frames: Any = film
+        assert frames.size == (160, 120)
+        assert 10 <= frames.n_frames <= 14
+        frames.seek(frames.n_frames - 1)
+        assert frames.info["duration"] == 80  # 12.5 a second, since a .gif counts in hundredths
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ("160", "--size 160: expected width and height, such as 640x480"),
+        ("161x120", "width and height of a film are even, and at least 16, not 161x120"),
+    ],
+)
+def test_a_size_that_no_film_has_is_refused(tmp_path: Path, size: str, message: str) -> None:
+    done = play(tmp_path, tmp_path / "run.gif", "--size", size)
+    assert done.returncode == 3
+    assert message in done.stderr
+
+
+def test_pictures_for_the_policy_are_drawn_as_the_model_says(tmp_path: Path) -> None:
+    xml = rigs.SCENE.replace("<worldbody>", '<visual><quality shadowsize="8192"/></visual><worldbody>')
+    code = """
+import pathlib, sys
+from ashore.deploy import Film, MujocoRobot
+
+robot = MujocoRobot(sys.argv[1])
+with Film(robot, pathlib.Path(sys.argv[2])) as film:
+    film.look()
+print(robot.model.vis.quality.shadowsize)
+"""
+    command = [sys.executable, "-c", code, str(rigs.save(tmp_path, xml)), str(tmp_path / "run.gif")]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"MUJOCO_GL": "egl"})
+    assert done.stdout == "8192\n", done.stderr
+
+
 def test_an_mp4_is_written_too(tmp_path: Path) -> None:
     import imageio_ffmpeg
 

@@ -27,7 +27,8 @@ def test_an_environment_is_exported_and_its_package_drives_an_arm_as_it_does(tmp
     assert (tmp_path / "arm.onnx").is_file()
 
 
-def test_the_readme_example_of_recording_runs(tmp_path: Path) -> None:
-    example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
-    run("-c", example, cwd=tmp_path)
+def test_the_readme_examples_of_recording_and_running_run(tmp_path: Path) -> None:
+    recording, running = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    run("-c", recording, cwd=tmp_path)
     assert "verified" in run("-m", "ashore", "verify", tmp_path / "packages" / "leg")
+    assert run("-c", f"import sys\nsys.modules['torch'] = None\n{running}", cwd=tmp_path).startswith("[[")

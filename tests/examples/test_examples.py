@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 CHECKED_ELSEWHERE = {"actor.md", "annotate.md", "deploy.md", "environment.md", "extending.md", "findings.md"}
-CHECKED_ELSEWHERE |= {"simulators.md", "staged.md"}
+CHECKED_ELSEWHERE |= {"simulators.md", "staged.md", "start.md"}
 """Pages whose blocks raise or need torch: they have tests of their own in tests/docs, as have recording examples."""
 
 
@@ -36,10 +36,7 @@ def test_the_first_package_is_built_verified_and_run(first: Path) -> None:
 def test_the_readme_has_an_example_of_recording_and_one_of_running() -> None:
     assert ["ashore.record" in block for block in README] == [True, False]
     assert len(README[0].splitlines()) <= 16
-
-
-def test_the_readme_example_of_running_runs(first: Path) -> None:
-    assert "joint_target" in run("-c", README[1], cwd=first.parents[1])
+    assert len([line for block in README for line in block.splitlines() if line.strip()]) <= 23
 
 
 @pytest.mark.parametrize(

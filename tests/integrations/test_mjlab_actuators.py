@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from mjlab.envs.mdp.actions import JointEffortActionCfg, JointPositionActionCfg,
 
 import ashore
 from ashore.deploy import MujocoRobot
+from ashore.errors import ExportError
 from ashore.integrations.mjlab import FRAMEWORK, write_model
 from ashore.spec import Joint
 from integrations.mjlab_tasks import CARTPOLE, Change, check_package, export, opened, plain, refused, run_alone
@@ -173,3 +175,57 @@ def test_a_motor_in_mujoco_is_driven_with_the_gains_of_an_explicit_actuator(tmp_
     assert np.ptp(theirs, axis=0).min() > 0.01
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
     env.close()
+
+
+def two_carts(rename: bool) -> Change:
+    """A second cart-pole beside the first, which an action of its own drives."""
+
+    def change(cfg: Any, _: Any) -> None:
+        second = deepcopy(cfg.scene.entities["cartpole"])
+        original = second.spec_fn
+
+        def with_names_of_its_own() -> mujoco.MjSpec:
+            spec = original()
+            for joint in spec.joints:
+                joint.name = f"second_{joint.name}"
+            for actuator in spec.actuators:
+                actuator.target = f"second_{actuator.target}"
+            return spec
+
+        if rename:
+            second.spec_fn = with_names_of_its_own
+            second.articulation = deepcopy(second.articulation)
+            for one in second.articulation.actuators:
+                one.target_names_expr = tuple(f"second_{name}" for name in one.target_names_expr)
+        cfg.scene.entities["second"] = second
+        action = deepcopy(cfg.actions["effort"])
+        action.entity_name = "second"
+        if rename:
+            action.actuator_names = tuple(f"second_{name}" for name in action.actuator_names)
+        cfg.actions["second"] = action
+
+    return change
+
+
+def test_two_robots_with_joints_of_one_name_are_refused(tmp_path: Path) -> None:
+    env, actor = opened(CARTPOLE, change=plain(two_carts(rename=False)))
+    with pytest.raises(ExportError, match="'cartpole' and 'second' are both driven, and each has a joint 'slider'"):
+        export(env, actor, tmp_path / "p")
+    env.close()
+    assert not (tmp_path / "p").exists()
+
+
+def test_two_robots_with_names_of_their_own_are_one_package(tmp_path: Path) -> None:
+    env, actor = opened(CARTPOLE, change=plain(two_carts(rename=True)))
+    package = export(env, actor, tmp_path / "p")
+    env.close()
+    driven = {
+        port.connection: (port.element_names or ())[-1]
+        for port in package.manifest.outputs.values()
+        if port.connection is not None
+    }
+    assert driven == {
+        "write:cartpole:set_joint_effort_target": ("slider",),
+        "write:second:set_joint_effort_target": ("second_slider",),
+    }
+    assert [joint.name for joint in package.manifest.joints] == ["slider", "hinge_1", "second_slider", "second_hinge_1"]

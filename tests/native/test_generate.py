@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+import torch
 from harness import FAST, STRICT, Native, RefusedError, build, native
 from models import Constant, Model, case
 from onnx import TensorProto, helper
 
+import ashore
 import processing
 import support
 from ashore.backends.c import generate
@@ -23,6 +23,7 @@ from ashore.package import Package, read, write
 from ashore.runtime import Policy, load
 from ashore.spec import Artifact, Joint, Limits, Port, single_stage
 from graphs import SUBJECTS, write_subject
+from runtime.test_random_wiring import World
 
 QUICK = ("-O1", "-march=native", "-fno-math-errno", "-ffp-contract=fast")
 BAD_INPUT, BAD_RESULT, NOT_DECIDED, BAD_INDEX = 1, 2, 3, 4
@@ -121,20 +122,9 @@ def test_a_symbolic_batch_gets_a_length(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_random_package_runs_as_its_wires_say(seed: int, tmp_path: Path) -> None:
-    world = _worlds().World(seed)
+    world = World(seed)
     package = write(tmp_path / "p", world.manifest, files=world.files(), initial=world.initial)
     compare(load(package), native(package, tmp_path / "c", flags=("-O0",)), np.random.default_rng(seed), 10, atol=1e-6)
-
-
-def _worlds() -> Any:
-    path = Path(__file__).parents[1] / "runtime" / "test_random_wiring.py"
-    spec = importlib.util.spec_from_file_location("random_worlds", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_a_state_that_takes_another_states_place_is_copied_first(tmp_path: Path) -> None:
@@ -302,6 +292,21 @@ def test_an_unknown_operator_is_refused_with_its_node_and_its_line(tmp_path: Pat
     assert "stage 'policy' (a.onnx): node 'node_det' (Det), from robot/terms.py:42: the backend 'c' does not" in message
 
 
+def test_an_export_keeps_the_line_of_every_operation(tmp_path: Path) -> None:
+    grid = torch.zeros(1, 2, 2, 2)
+    with ashore.record("p", out=tmp_path) as recording:
+        for step in range(4):
+            if step == 2:
+                recording.reset()
+            with recording.step():
+                image = recording.input("image", torch.randn(1, 1, 4, 4))
+                recording.output("y", torch.nn.functional.grid_sample(image * 2, grid, align_corners=True))
+    message = refusal(read(tmp_path / "p"))
+    line = Path(__file__).read_text().split("grid_sample(image")[0].count("\n") + 1
+    assert "(GridSample), from " in message
+    assert f"test_generate.py:{line}: the backend 'c' does not know this operator" in message
+
+
 def test_a_foreign_domain_is_refused(tmp_path: Path) -> None:
     node = helper.make_node("Thing", ["x"], ["y"], domain="my.robot")
     message = refusal(one_node(tmp_path / "p", node, {"x": [1, 2]}, {"y": [1, 2]}))
@@ -346,7 +351,6 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
 def test_nothing_but_numpy_is_needed_to_compile(tmp_path: Path) -> None:
     support.write_arm(tmp_path / "p")
     code = """
-import sys
 from ashore.backends.c import generate
 from ashore.package import read
 generate(read(sys.argv[1]))

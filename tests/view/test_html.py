@@ -68,6 +68,14 @@ def test_data_cannot_leave_its_element(text: str) -> None:
     assert not set(found) & set("<>&")
 
 
+def test_columns_say_how_they_are_set() -> None:
+    page = Parsed(table("t", [".path", ">bytes", "!array", "plain"], [["a", "1", "[1, 2]", None]])).root
+    assert [head.text for head in page.all("th", scope="col")] == ["path", "bytes", "array", "plain"]
+    cells = [page.one("th", scope="row"), *page.all("td")]
+    assert [cell.attributes.get("class") for cell in cells] == ["code", "number", "whole", None]
+    assert [cell.text for cell in cells] == ["a", "1", "[1, 2]", "–"]
+
+
 def test_markup_is_not_escaped_twice_and_nothing_is_nothing() -> None:
     assert join("a<", [tag("b", "c"), None, ["d"]]) == "a&lt;<b>c</b>d"
     assert tag("button", "x", hidden=True, disabled=False, class_="y", data_name=3, aria_label=None) == (

@@ -287,8 +287,18 @@ def test_latency_is_a_histogram_of_every_call_beside_the_period(arm_package: Pac
     assert row["p99 of the period"] == f"{p99 / 20_000:.2%}"
 
 
+def test_a_rate_that_cannot_be_measured_says_why(tmp_path: Path) -> None:
+    contents = {key: value for key, value in support.arm_contents().items() if key != "golden"}
+    wrong = support.ACT_MODEL.replace("torque = Sub(f_out, drag)", "none = Sub(v, v)\n    torque = Div(drag, none)")
+    contents["files"] = {**contents["files"], "artifacts/act.onnx": support.model(wrong)}
+    section = parsed(write(tmp_path / "p", support.arm_manifest(), **contents)).section("latency")
+    assert "Not measured. substep: " in section.text
+    assert "'torque'[0, 0] (shoulder) is nan" in section.text
+    assert not section.all("table")
+
+
 def test_nothing_is_measured_if_nothing_was_asked_for(arm_package: Package) -> None:
-    assert "Not measured" in parsed(arm_package, samples=0).section("latency").text
+    assert "Not measured. It was asked not to." in parsed(arm_package, samples=0).section("latency").text
 
 
 def test_the_verification_of_the_export_is_shown_beside(tmp_path: Path) -> None:

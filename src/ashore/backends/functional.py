@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import cast
 
 import torch
 from torch._ops import OpOverload
+from torch.fx.traceback import preserve_node_meta
 
 from ashore.backends.decompositions import DECOMPOSITIONS
 
 aten = torch.ops.aten
 
 
+LINE = "ashore.line"
+"""Under what name operations are annotated with their line of code, ``file.py:12``, while a graph is made of them."""
+
+
 def functionalise(
-    module: torch.nn.Module, example: tuple[torch.Tensor, ...], dynamic: Mapping[int, int]
+    module: torch.nn.Module, example: tuple[torch.Tensor, ...], dynamic: Mapping[int, int], *, lines: bool = False
 ) -> torch.export.ExportedProgram:
     """Export a module as a graph of operations that write nowhere.
 
@@ -27,15 +33,19 @@ def functionalise(
         module: takes and gives tensors, positionally.
         example: inputs to trace it with.
         dynamic: position of an input -> its batch axis, where the batch is symbolic.
+        lines: whether nodes keep the line that they are annotated with, as their stack trace.
     """
     shapes = None
     if dynamic:
         batch = torch.export.Dim("batch", min=1, max=1 << 20)
         axes = tuple({dynamic[index]: batch} if index in dynamic else None for index in range(len(example)))
         shapes = (axes,)  # the module takes *args
-    with torch.no_grad():
+    with torch.no_grad(), preserve_node_meta() if lines else nullcontext():
         program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
-        return program if _is_done(program) else program.run_decompositions(dict(DECOMPOSITIONS))
+        program = program if _is_done(program) else program.run_decompositions(dict(DECOMPOSITIONS))
+    for node in program.graph.nodes if lines else ():
+        node.meta["stack_trace"] = node.meta.get("custom", {}).get(LINE, "")
+    return program
 
 
 def _is_done(program: torch.export.ExportedProgram) -> bool:

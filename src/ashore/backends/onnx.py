@@ -17,7 +17,7 @@ import onnxscript.optimizer
 import torch
 
 from ashore.backends.exporting import Exported, Request
-from ashore.backends.functional import functionalise, plain_graph
+from ashore.backends.functional import LINE, functionalise, plain_graph
 from ashore.backends.messages import overheard
 from ashore.errors import BackendError
 
@@ -33,7 +33,7 @@ def export_dynamo(request: Request) -> Exported:
     opset = _check_opset("onnx-dynamo", request.opset or DEFAULT_OPSET, _DYNAMO_OPSETS)
     with overheard() as messages:
         made = torch.onnx.export(
-            functionalise(request.module, request.example, request.dynamic),
+            functionalise(request.module, request.example, request.dynamic, lines=True),
             request.example,
             dynamo=True,
             input_names=_places("in", request.inputs),
@@ -127,6 +127,11 @@ def _name_ports(graph: onnx_ir.Graph, request: Request) -> None:
         value.name = name
 
 
+def _line(node: onnx.NodeProto) -> str:
+    """The line of code that a node comes from; what the exporter made by itself has none."""
+    return next((entry.value for entry in node.metadata_props if entry.key == "pkg.torch.onnx.stack_trace"), "")
+
+
 def _finish(model: onnx.ModelProto, request: Request, opset: int, exporter: str, messages: list[str]) -> Exported:
     tidy = onnx_ir.from_proto(model)
     _tidy_up(tidy)
@@ -136,6 +141,7 @@ def _finish(model: onnx.ModelProto, request: Request, opset: int, exporter: str,
         raise BackendError(f"{exporter} changed the ports: {given} -> {len(tidy.graph.outputs)} outputs")
     _name_ports(tidy.graph, request)
     model = onnx_ir.to_proto(tidy)
+    lines = [_line(node) if exporter == "onnx-dynamo" else "" for node in model.graph.node]
     model.ir_version = request.ir_version or DEFAULT_IR_VERSION
     model.producer_name, model.producer_version = "ashore", ""
     for part in (
@@ -148,6 +154,9 @@ def _finish(model: onnx.ModelProto, request: Request, opset: int, exporter: str,
     ):
         del part.metadata_props[:]  # where torch's own stack traces go
         part.doc_string = ""
+    for node, line in zip(model.graph.node, lines, strict=True):
+        if line:
+            node.metadata_props.add(key=LINE, value=line)
     return Exported(
         backend="onnx",
         suffix=".onnx",

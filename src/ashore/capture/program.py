@@ -7,12 +7,15 @@ exported files are checked against it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
 import torch
+from torch.fx.traceback import annotate, has_preserved_node_meta
 
-from ashore.capture.lines import Line
+from ashore.backends.functional import LINE
+from ashore.capture.lines import NOWHERE, Line
 from ashore.capture.operations import Op, Ref, is_random
 from ashore.capture.tape import Name, Tape
 from ashore.capture.tensors import snapshot
@@ -132,9 +135,12 @@ def execute(ops: list[Op], values: dict[int, torch.Tensor], batch: Any = None) -
         values: what they start with, by number.
         batch: how many rows there are, where the operations were made for any number of them.
     """
+    noting = has_preserved_node_meta()  # a graph is being made that shall know its lines
     for op in ops:
         leaves: list[Any] = [_leaf(leaf, values, batch) for leaf in op.leaves]
-        for value, result in zip(op.results, op.call(leaves), strict=True):
+        with annotate({LINE: str(op.line)}) if noting and op.line != NOWHERE else nullcontext():
+            results = op.call(leaves)
+        for value, result in zip(op.results, results, strict=True):
             if value is not None and value not in values:
                 values[value] = result
 

@@ -232,6 +232,8 @@ def play(
     ] = None,
     video: Annotated[Path | None, typer.Option(metavar="FILE", help="Film it into a .gif or an .mp4 file.")] = None,
     camera: Annotated[str | None, typer.Option(help="A camera of the model.", show_default="one that follows")] = None,
+    size: Annotated[str, typer.Option(metavar="WxH", help="Of the film, in pixels.")] = "640x480",
+    fps: Annotated[int, typer.Option(min=1, max=50, help="Pictures a second of the film.")] = 25,
     as_json: AsJson = False,
 ) -> None:
     """Let a policy drive a robot in MuJoCo, without torch; exit with 1 if the robot falls."""
@@ -239,7 +241,7 @@ def play(
 
     choices = Choices(
         commands=command or [], signals=signal or [], unused=unused or [], idle=idle or [], prefix=prefix, base=base,
-        keyframe=keyframe, policy_dt_s=policy_dt, camera=camera,
+        keyframe=keyframe, policy_dt_s=policy_dt, camera=camera, size=size, frames_per_s=fps,
     )  # fmt: skip
     raise typer.Exit(0 if run(path, mjcf, choices, seconds=seconds, video=video, as_json=as_json) else CHECK_FAILED)
 

@@ -30,6 +30,8 @@ class Choices:
     keyframe: str | None
     policy_dt_s: float | None
     camera: str | None
+    size: str
+    frames_per_s: int
 
 
 def run(path: Path, mjcf: Path, choices: Choices, *, seconds: float, video: Path | None, as_json: bool) -> bool:
@@ -45,8 +47,7 @@ def run(path: Path, mjcf: Path, choices: Choices, *, seconds: float, video: Path
     commands = _commands(policy, choices.commands)
     bound = policy.bind(robot, commands=commands, signals=_pairs("signal", choices.signals), unused=choices.unused)
     ticks = ticks_in(robot, seconds)
-    opened = Film(robot, video, camera=choices.camera) if video is not None else nullcontext()
-    with opened as film, progress("playing", ticks) as bar:
+    with _film(robot, video, choices) as film, progress("playing", ticks) as bar:
         report = play(bound, seconds=seconds, film=film, advance=lambda: bar.advance(bar.task_ids[0]))
     if as_json:
         print_json({**asdict(report), "video": str(video) if video else None})
@@ -55,6 +56,16 @@ def run(path: Path, mjcf: Path, choices: Choices, *, seconds: float, video: Path
         if video is not None:
             print(f"filmed into {video}")
     return report.survived
+
+
+def _film(robot: MujocoRobot, video: Path | None, choices: Choices) -> Film | nullcontext[None]:
+    if video is None:
+        return nullcontext()
+    width, _, height = choices.size.partition("x")
+    if not width.isdecimal() or not height.isdecimal():
+        raise InputError(f"--size {choices.size}: expected width and height, such as 640x480")
+    size = (int(width), int(height))
+    return Film(robot, video, camera=choices.camera, size=size, frames_per_s=choices.frames_per_s)
 
 
 def _commands(policy: Policy, given: Sequence[str]) -> dict[str, list[float]]:

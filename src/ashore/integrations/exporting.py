@@ -75,12 +75,18 @@ def _idle_reads(managed: ManagedEnvironment, error: ExportError) -> set[str]:
 def _joints(managed: ManagedEnvironment, env: Any, framework: Framework) -> tuple[list[Joint], list[Finding]]:
     """The joints of what is driven, and what is odd about their gains."""
     entities = framework.entities(env)
-    joints: dict[str, Joint] = {}
+    joints, owners = dict[str, Joint](), dict[str, str]()
     findings: list[Finding] = []
     for name in dict.fromkeys(one.entity for one in managed.writes):
         made, found = framework.joints(env, entities[name])
         findings += found
-        joints |= {joint.name: joint for joint in made}
+        for joint in made:
+            if joint.name in joints:
+                raise ExportError(
+                    f"{owners[joint.name]!r} and {name!r} are both driven, and each has a joint {joint.name!r}; joints"
+                    " are found by their names, so give them other names, or export one robot at a time"
+                )
+            joints[joint.name], owners[joint.name] = joint, name
     for output in managed.context_manager().get_output_components():
         if output.info is None or output.info.kind != "target/joint/position":
             continue

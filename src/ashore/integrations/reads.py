@@ -137,11 +137,12 @@ class Surroundings:
         value = next((self.framework.tensor(values[one]) for one in write.value if one in values), None)
         if name is None or value is None:
             return None
-        rows = indices(values.get("env_ids"))
+        ids = next((values[one] for one in write.ids if one in values), None)
+        with unheard():  # these indices are looked at here, not by the environment
+            rows, columns = indices(values.get("env_ids")), indices(ids)
         if rows is not None and len(rows) != self.env.num_envs:
             raise ExportError(f"{method}: only environments {list(rows)} are given a target; give one to each")
-        ids = next((values[one] for one in write.ids if one in values), None)
-        return Written(name, method, indices(ids), write), value
+        return Written(name, method, columns, write), value
 
 
 def indices(ids: Any) -> tuple[int, ...] | None:

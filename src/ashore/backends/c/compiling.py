@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ashore.backends.c.code import C_TYPES
 from ashore.backends.c.fusing import fuse
-from ashore.backends.c.graph import Value
+from ashore.backends.c.graph import Node, Value
 from ashore.backends.c.kernel import Kernel
 from ashore.backends.c.lower import Lowerer
 from ashore.backends.c.operators import OPERATORS
@@ -42,6 +43,7 @@ def compile_rate(program: RateProgram, target: str, sizes: dict[str, int]) -> Co
     simplify(program.graph)
     lowerer = Lowerer(target)
     for node in program.graph.nodes:
+        _check_dtypes(node)
         lowering = OPERATORS.get(node.op)
         if lowering is None:
             raise BackendError(
@@ -54,6 +56,12 @@ def compile_rate(program: RateProgram, target: str, sizes: dict[str, int]) -> Co
     kernels = fuse(lowerer.kernels, roots)
     plan(kernels, roots, sizes)
     return Compiled(kernels, results)
+
+
+def _check_dtypes(node: Node) -> None:
+    for value in (*node.inputs, *node.outputs):
+        if value is not None and value.dtype.name not in C_TYPES:
+            raise BackendError(f"{node.where}: {value.name!r} is {value.dtype}, which C has no type for")
 
 
 def _settled(lowerer: Lowerer, value: Value) -> View:

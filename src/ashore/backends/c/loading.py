@@ -28,7 +28,7 @@ from ashore.runtime.inputs import admit
 from ashore.runtime.memory import Bad, Slot, slot_of
 from ashore.runtime.single_pass import Contract, Run, not_finite
 from ashore.runtime.whole import States, contract_of
-from ashore.spec import RATES, Endpoint, Manifest, Rate
+from ashore.spec import RATES, SINGLE_PASS, Endpoint, Manifest, Rate
 
 LIBRARY = "policy.so"
 SYMBOL = "contract"
@@ -56,6 +56,11 @@ def open_package(package: Package, *, batch: int, check_finite: bool) -> Opened:
         check_finite: refuse NaN and infinities.
     """
     manifest = package.manifest
+    if manifest.runner.type != SINGLE_PASS:
+        raise BackendError(
+            f"{package.path}: the runner {manifest.runner.type!r} decides only when the last chunk is used up; "
+            f"compiled, it would decide in every call, so the backend 'c' refuses it; use another backend"
+        )
     entry = compiled(package, batch=batch)
     contracts: dict[Rate, Contract] = {rate: contract_of(manifest, rate, batch) for rate in RATES}
     admits = [_admission(contract) for contract in contracts.values()]

@@ -235,9 +235,11 @@ def _tensor(tensor: memoryview, where: str) -> tuple[str, Array]:
                 raise BackendError(f"{where}: keeps weights outside the file; save it with its weights inside")
             case _:
                 pass
-    name = name or "a constant"
+    name = name or "of a node"
     if kind not in DTYPES:
-        raise BackendError(f"{where}: {name} has the ONNX dtype {kind}, which the backend 'c' does not know")
+        raise BackendError(
+            f"{where}: the constant {name!r} has the ONNX dtype {kind}, which the backend 'c' does not know"
+        )
     dtype = np.dtype(DTYPES[kind])
     if raw is not None:
         array = np.frombuffer(raw, dtype.newbyteorder("<")).astype(dtype)

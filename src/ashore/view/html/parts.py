@@ -16,13 +16,14 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Child]], *
 
     Args:
         title: what it is a table of.
-        columns: headings. One that starts with ``>`` is a column of numbers; one with ``!`` is never folded.
+        columns: headings. One that starts with ``>`` is a column of numbers, one with ``.`` of code such as paths and
+            names, and one with ``!`` is never folded.
         rows: a cell is text, markup, or None for nothing. The first cell of a row is its heading.
         captioned: whether the title is shown above the table, or only told to those who cannot see it.
     """
-    classes = [{">": "number", "!": "whole"}.get(column[:1]) for column in columns]
+    classes = [{">": "number", ".": "code", "!": "whole"}.get(column[:1]) for column in columns]
     heads = [
-        tag("th", column.lstrip(">!"), scope="col", class_=class_)
+        tag("th", column.lstrip(">.!"), scope="col", class_=class_)
         for column, class_ in zip(columns, classes, strict=True)
     ]
     body = [

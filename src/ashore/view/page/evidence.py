@@ -13,10 +13,10 @@ from time import perf_counter, perf_counter_ns
 
 import numpy as np
 
-from ashore.errors import AshoreError
+from ashore.errors import AshoreError, VerificationError
 from ashore.package import Array, Arrays, Golden, Package, batch_of
 from ashore.runtime import BackendChoice, Policy, load
-from ashore.spec import RATES, Rate, Wiring, concrete
+from ashore.spec import CALLS, RATES, Rate, Wiring, concrete
 from ashore.verify import Report, replay
 
 SAMPLES = 1000
@@ -56,6 +56,9 @@ class Evidence:
     """The error that ended it."""
 
     latency: Mapping[Rate, Latency] = field(default_factory=dict[Rate, Latency])
+    not_measured: str | None = None
+    """Why a rate was not timed."""
+
     not_run: str | None = None
     """Why the package could not be run here at all."""
 
@@ -92,14 +95,16 @@ def gather(
         report = replay(package, golden=golden, backend=backend)
         computed, stopped = _follow(policy, golden)
     latency: dict[Rate, Latency] = {}
+    not_measured = None if samples else "It was asked not to."
     if samples:
         advance("measuring")
         for rate in RATES:
             if any(stage.rate == rate for stage in package.manifest.stages.values()):
-                times = _measure(policy, golden, rate, samples)
-                if times.size:
-                    latency[rate] = Latency(times)
-    return Evidence(golden, report, computed, stopped, latency)
+                try:
+                    latency[rate] = _measure(policy, golden, rate, samples)
+                except AshoreError as error:
+                    not_measured = f"{CALLS[rate]}: {error}"
+    return Evidence(golden, report, computed, stopped, latency, not_measured)
 
 
 def _follow(policy: Policy, golden: Golden) -> tuple[tuple[Arrays, ...], str | None]:
@@ -120,8 +125,8 @@ def _follow(policy: Policy, golden: Golden) -> tuple[tuple[Arrays, ...], str | N
     return tuple(computed), None
 
 
-def _measure(policy: Policy, golden: Golden | None, rate: Rate, samples: int) -> Array:
-    """Microseconds of each call of a rate, in the order of the recording, over and over; its first calls warm up."""
+def _measure(policy: Policy, golden: Golden | None, rate: Rate, samples: int) -> Latency:
+    """Time the calls of a rate, in the order of the recording, over and over; its first calls warm up."""
     times: list[float] = []
     calls, deadline = 0, perf_counter() + MAX_MEASURING_S
     enabled = gc.isenabled()
@@ -140,12 +145,12 @@ def _measure(policy: Policy, golden: Golden | None, rate: Rate, samples: int) ->
                     times.append(taken)
             if len(times) >= samples or perf_counter() > deadline:
                 break
-    except AshoreError:  # the replay, which runs the same inputs, says what is wrong
-        pass
     finally:
         if enabled:
             gc.enable()
-    return np.array(times)
+    if not times:
+        raise VerificationError(f"no call was made within {MAX_MEASURING_S:g} s")
+    return Latency(np.array(times))
 
 
 def _ticks(policy: Policy, golden: Golden | None) -> Iterator[tuple[Rate, bool, Arrays]]:

@@ -20,13 +20,14 @@ _BINS = (12, 160)
 def latency(manifest: Manifest, evidence: Evidence) -> Section:
     """One histogram for each rate."""
     said = f"Measured on {machine()}, while this page was made. On the robot's own computer, ashore bench tells more."
+    why = evidence.not_run or evidence.not_measured
+    problem = note(f"Not measured. {why}", tone="warning") if why else None
     if not evidence.latency:
-        why = evidence.not_run or "It was asked not to, or no call succeeded."
-        return Section("latency", "Latency", note(f"Not measured. {why}", tone="warning"))
+        return Section("latency", "Latency", problem)
     parts = [_histogram(manifest, rate, one) for rate, one in evidence.latency.items()]
     rows = [_row(manifest, rate, one) for rate, one in evidence.latency.items()]
     columns = ("call", ">calls", ">p50", ">p99", ">longest", ">period", ">p99 of the period")
-    return Section("latency", "Latency", [*parts, table("Calls", columns, rows)], note=said)
+    return Section("latency", "Latency", [problem, *parts, table("Calls", columns, rows)], note=said)
 
 
 def period_us(manifest: Manifest, rate: Rate) -> float | None:

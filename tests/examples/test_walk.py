@@ -1,0 +1,35 @@
+"""The demo runs from end to end, with the cartpole, which is faster than the Go1."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytest.importorskip("mjlab", reason="the demo exports from a simulator; whoever plays its package needs none")
+
+
+def test_the_demo_ends_with_what_was_shown(tmp_path: Path) -> None:
+    command = ["examples/walk.py", tmp_path, "--cartpole", "--seconds", "1", "--steps", "20"]
+    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    shown = done.stdout.split("What was shown")[1]
+    assert "2 inputs, " in shown
+    assert "the largest error is" in shown
+    assert "side by side" in shown
+    assert "without torch, it drove the robot for 1 s, and the robot stayed up" in shown
+    assert (tmp_path / "film.gif").stat().st_size > 1000
+    assert "<html" in (tmp_path / "page.html").read_text()
+
+
+def test_a_command_that_fails_ends_the_demo_and_says_where_to_look(tmp_path: Path) -> None:
+    (tmp_path / "robot.mjb").mkdir()  # where the model is to be written
+    done = subprocess.run(
+        [sys.executable, "examples/walk.py", str(tmp_path), "--cartpole"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 1
+    assert f"{tmp_path / 'log.txt'} says more" in done.stderr
+    assert "What was shown" not in done.stdout
