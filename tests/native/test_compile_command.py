@@ -169,7 +169,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     bash = shutil.which("bash")
     assert bash is not None
     assert subprocess.run([bash, CHECK, "--check"]).returncode == 0
-    for name in ("gcc", "arm-none-eabi-gcc", "ar", "g++", "make", "cmake", "chromium"):
+    for name in ("gcc", "arm-none-eabi-gcc", "ar", "g++", "make", "cmake", "chromium", "chromedriver"):
         (tmp_path / name).symlink_to(shutil.which(name) or "")
     done = subprocess.run(
         [bash, CHECK, "--check"], env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True
