@@ -91,7 +91,8 @@ def table(results: dict[str, Any]) -> str:
         "": [
             "a step, against a bare `session.run`, p50", "a step, p50", "a step, p99",
             "import, load, first step: CPU time", "its memory",
-            "hard cases: exact", "hard cases: refused when exported", "hard cases: an error when run, or a crash", "**hard cases: silently wrong**",
+            "hard cases: exact", "hard cases: refused when exported",
+            "hard cases: an error when run, or a crash", "**hard cases: silently wrong**",
         ],
         "Ashore": [*latency("ashore.load(…).step"), *start("ashore"), *ended("ashore")],
         "bare ONNX Runtime": [*latency("bare session.run"), *start("bare onnxruntime"), *none],
