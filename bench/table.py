@@ -148,7 +148,8 @@ def below(results: dict[str, Any]) -> str:
 def as_c(results: dict[str, Any]) -> str:
     if "native" not in results:
         return ""
-    return f"- As C: a smaller pipeline (7 inputs, MLP 48-256-128-64-12), against a bare call of its file (`bench/native.py`).\n"
+    what = "a smaller pipeline (7 inputs, MLP 48-256-128-64-12), against a bare call of its file"
+    return f"- As C: {what} (`bench/native.py`).\n"
 
 
 def is_busy(measurement: dict[str, Any]) -> bool:
