@@ -46,7 +46,7 @@ def test_the_package_runs_where_torch_cannot_be_imported(folder: Path) -> None:
 
 @pytest.mark.usefixtures("told")
 def test_every_command_runs(folder: Path) -> None:
-    assert len(COMMANDS) == 3
+    assert len(COMMANDS) == 4
     for line in COMMANDS:
         program, *words = shlex.split(line)
         assert program == "ashore"
