@@ -351,6 +351,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
 def test_nothing_but_numpy_is_needed_to_compile(tmp_path: Path) -> None:
     support.write_arm(tmp_path / "p")
     code = """
+import sys
 from ashore.backends.c import generate
 from ashore.package import read
 generate(read(sys.argv[1]))
