@@ -144,7 +144,7 @@ for tick in range(6):
 np.save(out, np.stack(actions))
 files = {name.split(".")[0]: str(getattr(module, "__file__", "")) for name, module in list(sys.modules.items())}
 installed = {name for name, file in files.items() if "site-packages" in file and not name.startswith(("_", "ashore"))}
-print(*sorted(installed - {"numpy", "onnxruntime", "safetensors", "msgspec"}))
+print(*sorted(installed - {"numpy", "onnxruntime", "safetensors", "msgspec", "typing_extensions"}))
 """
 ALSO = {"smolvla": "tokenizers", "pi05": "tokenizers"}
 """What a policy that is told a task needs beside numpy, onnxruntime, safetensors and msgspec."""
