@@ -416,3 +416,11 @@ def test_the_rollout_is_timed_at_least_once(sum_package: Package) -> None:
 
 def test_a_report_holds_what_ran(sum_package: Package) -> None:
     assert isinstance(examine(sum_package).backends[0], BackendReport)
+
+
+@pytest.mark.parametrize("name", ["sum", "arm"])
+def test_packages_of_older_versions_are_still_verified(name: str) -> None:
+    found = examine(read(Path(__file__).parents[1] / "data" / "v1" / f"{name}.ashore"), decisions=3)
+    assert found.passed
+    (problem,) = found.problems
+    assert (problem.part, problem.severity) == ("contract", "note")
