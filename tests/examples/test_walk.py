@@ -12,9 +12,13 @@ ROOT = Path(__file__).parents[2]
 pytest.importorskip("mjlab", reason="the demo exports from a simulator; whoever plays its package needs none")
 
 
+def walk(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "examples" / "walk.py"), str(out), "--cartpole", *options]
+    return subprocess.run(command, capture_output=True, text=True, cwd=out)
+
+
 def test_the_demo_ends_with_what_was_shown(tmp_path: Path) -> None:
-    command = ["examples/walk.py", tmp_path, "--cartpole", "--seconds", "1", "--steps", "20"]
-    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, cwd=ROOT)
+    done = walk(tmp_path, "--seconds", "1", "--steps", "20")
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     shown = done.stdout.split("What was shown")[1]
     assert "2 inputs, " in shown
@@ -27,9 +31,8 @@ def test_the_demo_ends_with_what_was_shown(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_ends_the_demo_and_says_where_to_look(tmp_path: Path) -> None:
     (tmp_path / "robot.mjb").mkdir()  # where the model is to be written
-    done = subprocess.run(
-        [sys.executable, "examples/walk.py", str(tmp_path), "--cartpole"], capture_output=True, text=True, cwd=ROOT
-    )
+    done = walk(tmp_path)
     assert done.returncode == 1
     assert f"{tmp_path / 'log.txt'} says more" in done.stderr
+    assert "this is a folder" in done.stderr
     assert "What was shown" not in done.stdout

@@ -135,8 +135,14 @@ def write_model(env: Any, path: Path) -> None:
     """Write the scene of an environment as a MuJoCo model, with the options of its simulation, into an .mjb file."""
     if path.suffix != ".mjb":
         raise InputError(f"{path}: expected a name that ends in .mjb")
+    if path.is_dir():
+        raise InputError(f"{path}: expected a file to write the model into, and this is a folder")
     path.parent.mkdir(parents=True, exist_ok=True)
-    _mujoco().mj_saveModel(env.sim.mj_model, str(path), None)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    _mujoco().mj_saveModel(env.sim.mj_model, str(scratch), None)
+    if not scratch.is_file():  # MuJoCo only warns
+        raise InputError(f"{path}: MuJoCo could not write the model there")
+    scratch.replace(path)
 
 
 def log_root(task: str) -> Path:
