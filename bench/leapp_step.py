@@ -1,4 +1,4 @@
-"""A step of the annotated pipeline: Ashore's runtime, a bare `session.run`, LEAPP's `InferenceManager`, torch eager.
+"""A step of the annotated pipeline: Ashore's runtime, compiled C, `session.run`, LEAPP's runtime, torch eager.
 
 Both packages are exported from the same code, each tool runs its own, and the bare call runs Ashore's file with its
 states fed back by hand and nothing checked. All in one process, taking turns, with one thread each, and with a
@@ -33,7 +33,7 @@ from export import LIMIT_ERROR, run_export
 
 LIMIT = 0.5
 OURS, OURS_TORCH, THEIRS = "ashore.load(…).step", "ashore.InferenceManager", "leapp.InferenceManager"
-BARE, EAGER = "bare session.run", "torch eager"
+AS_C, BARE, EAGER = 'ashore.load(…, backend="c").step', "bare session.run", "torch eager"
 
 
 class OneThread(onnxruntime.SessionOptions):
@@ -66,16 +66,18 @@ def main() -> None:
         steps = rollout(Pipeline(), 50, seed=1)
         named = [({f"{NODE}/{name}": value for name, value in sensors.items()}, target) for sensors, target in steps]
         package = read(folders["ashore"] / NAME)
-        policy = ashore.load(package)
+        policy, compiled = ashore.load(package), ashore.load(package, backend="c")
         manager = ashore.InferenceManager(folders["ashore"] / NAME)
         bare = Bare(package, "policy", {name: value.numpy() for name, value in steps[0][0].items()})
         theirs = open_leapp(folders["leapp"] / NAME, {name: value.clone() for name, value in named[0][0].items()})
     arrays = [{name: value.numpy() for name, value in sensors.items()} for sensors, _ in steps]
-    check(OURS, [torch.from_numpy(policy.step(one)[OUTPUT]) for one in arrays], steps)
+    for name, one_of in ((OURS, policy), (AS_C, compiled)):
+        check(name, [torch.from_numpy(one_of.step(one)[OUTPUT]) for one in arrays], steps)
     for name, run in ((OURS_TORCH, manager.run_policy), (THEIRS, theirs.run_policy)):
         check(name, [run(inputs)[f"{NODE}/{OUTPUT}"].clone() for inputs, _ in named], steps)
     candidates: dict[str, Callable[[], object]] = {
         OURS: partial(policy.step, arrays[0]),
+        AS_C: partial(compiled.step, arrays[0]),
         BARE: bare.call,
         OURS_TORCH: partial(manager.run_policy, named[0][0]),
         THEIRS: partial(theirs.run_policy, named[0][0]),
@@ -111,10 +113,10 @@ def check(name: str, got: list[torch.Tensor], steps: list[tuple[Any, torch.Tenso
 
 def show(samples: int, taken: dict[str, Latency], ratios: dict[str, float]) -> None:
     print(f"\na step of the annotated pipeline, {samples:,} calls each, taking turns, one thread")
-    print(f"{'':30}{'ratio p50':>10}{'limit':>7}{'p50':>10}{'p99':>8}  µs")
+    print(f"{'':34}{'ratio p50':>10}{'limit':>7}{'p50':>10}{'p99':>8}  µs")
     for name, latency in taken.items():
         limit = f"{LIMIT:.2f}x" if name == OURS else ""
-        print(f"{name:30}{ratios[name]:>9.3f}x{limit:>7}{latency.p50_us:>10.1f}{latency.p99_us:>8.1f}")
+        print(f"{name:34}{ratios[name]:>9.3f}x{limit:>7}{latency.p50_us:>10.1f}{latency.p99_us:>8.1f}")
 
 
 if __name__ == "__main__":

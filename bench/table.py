@@ -25,12 +25,10 @@ ROOT = BENCH.parent
 RESULTS = BENCH / "results.json"
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "comparison.md")
-SCRIPTS = {"step": "leapp_step.py", "startup": "startup.py", "cases": "hard_cases.py", "native": "native.py"}
+SCRIPTS = {"step": "leapp_step.py", "startup": "startup.py", "cases": "hard_cases.py"}
 """Measurement -> script. One that is not there yet is left out, and so is its column."""
 
 VERSIONS = ("onnxruntime", "torch", "leapp", "numpy")
-NATIVE = "Pipeline, 7 inputs"
-"""The policy of native.py that is shown: the one nearest to what the other columns run."""
 
 
 def measured(name: str) -> tuple[Any, str]:
@@ -76,7 +74,7 @@ def table(results: dict[str, Any]) -> str:
 
     def latency(name: str) -> list[str]:
         row = rows[name]
-        return [f"{row['p50_us'] / bare:.2f}x", f"{row['p50_us']:.0f} µs", f"{row['p99_us']:.0f} µs"]
+        return [f"{row['p50_us'] / bare:.2f}x", f"{row['p50_us']:.2g} µs", f"{row['p99_us']:.2g} µs"]
 
     def start(name: str) -> list[str]:
         return [f"{p50[name]['cpu_ms'] / 1e3:.2f} s", f"{p50[name]['memory_mib']:.0f} MiB"]
@@ -95,28 +93,14 @@ def table(results: dict[str, Any]) -> str:
             "hard cases: an error when run, or a crash", "**hard cases: silently wrong**",
         ],
         "Ashore": [*latency("ashore.load(…).step"), *start("ashore"), *ended("ashore")],
+        "Ashore, as C": [*latency('ashore.load(…, backend="c").step'), "", "", *none],
         "bare ONNX Runtime": [*latency("bare session.run"), *start("bare onnxruntime"), *none],
         f"LEAPP {step['versions']['leapp']}": [*latency("leapp.InferenceManager"), *start("leapp"), *ended("leapp")],
         "torch eager": [*latency("torch eager"), *start("torch eager"), *none],
     }  # fmt: skip
-    if "native" in results:
-        columns = with_native(columns, results["native"])
     lines = [list(columns), ["---", *["---:"] * (len(columns) - 1)], *zip(*columns.values(), strict=True)]
     told = "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
     return f"{told}\n\n{below(results)}"
-
-
-def with_native(columns: dict[str, list[str]], native: dict[str, Any]) -> dict[str, list[str]]:
-    """With a column for C code made of a package, behind that of Ashore."""
-    (row,) = [row for row in native["rows"] if row["policy"] == NATIVE]
-    cells = [f"{row['ratio_p50']:.2f}x", f"{row['c_p50_us']:.1f} µs", f"{row['c_p99_us']:.1f} µs"]
-    rest = [""] * (len(columns[""]) - len(cells))
-    told: dict[str, list[str]] = {}
-    for name, column in columns.items():
-        told[name] = column
-        if name == "Ashore":
-            told["Ashore, as C"] = [*cells, *rest]
-    return told
 
 
 def below(results: dict[str, Any]) -> str:
@@ -141,15 +125,8 @@ def below(results: dict[str, Any]) -> str:
   state that can be reached from outside, Ashore none. Of LEAPP's {wrong} wrong ones, {after} are wrong only after a
   reset, and {untold} have a state that it could not be told. {cases["leapp_exact_where_ashore_refuses"]} cases that
   Ashore refuses, LEAPP exports, and they were right in these 30 steps.
-{as_c(results)}- Python {step["python"]}, {versions}, {step["machine"]}; measured by
+- Python {step["python"]}, {versions}, {step["machine"]}; measured by
   `make bench`.{busy}"""
-
-
-def as_c(results: dict[str, Any]) -> str:
-    if "native" not in results:
-        return ""
-    what = "a smaller pipeline (7 inputs, MLP 48-256-128-64-12), against a bare call of its file"
-    return f"- As C: {what} (`bench/native.py`).\n"
 
 
 def is_busy(measurement: dict[str, Any]) -> bool:

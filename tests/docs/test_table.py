@@ -36,10 +36,3 @@ def test_a_figure_that_changes_changes_the_table() -> None:
     changed = json.loads(json.dumps(RESULTS))
     changed["cases"]["counts"]["leapp"]["silently wrong"] += 1000
     assert TABLE["table"](changed) != TABLE["table"](RESULTS)
-
-
-def test_c_code_has_a_column_where_it_was_measured() -> None:
-    rows = [{"policy": TABLE["NATIVE"], "ratio_p50": 0.12, "c_p50_us": 2.0, "c_p99_us": 3.0}]
-    shown = TABLE["table"]({**RESULTS, "native": {"rows": rows}})
-    assert "| Ashore, as C |" in shown
-    assert "| 0.12x |" in shown
