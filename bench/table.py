@@ -74,7 +74,7 @@ def table(results: dict[str, Any]) -> str:
 
     def latency(name: str) -> list[str]:
         row = rows[name]
-        return [f"{row['p50_us'] / bare:.2f}x", f"{row['p50_us']:.2g} µs", f"{row['p99_us']:.2g} µs"]
+        return [f"{row['p50_us'] / bare:.2f}x", f"{us(row['p50_us'])}", us(row["p99_us"])]
 
     def start(name: str) -> list[str]:
         return [f"{p50[name]['cpu_ms'] / 1e3:.2f} s", f"{p50[name]['memory_mib']:.0f} MiB"]
@@ -101,6 +101,10 @@ def table(results: dict[str, Any]) -> str:
     lines = [list(columns), ["---", *["---:"] * (len(columns) - 1)], *zip(*columns.values(), strict=True)]
     told = "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
     return f"{told}\n\n{below(results)}"
+
+
+def us(value: float) -> str:
+    return f"{value:.1f} µs" if value < 10 else f"{value:.0f} µs"
 
 
 def below(results: dict[str, Any]) -> str:
