@@ -128,8 +128,8 @@ def test_the_saved_files_verify(go1: Exported) -> None:
 
 
 def test_an_export_takes_little_time(go1: Exported) -> None:
-    """On two cores that nobody else uses, 15 s at most; here others may."""
-    assert go1.seconds < 60.0
+    """15 s at most on two cores, which are not more than 30 s of work."""
+    assert go1.seconds < 30.0
 
 
 # --- encoders --------------------------------------------------------------------------------------------------------
