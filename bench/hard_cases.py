@@ -42,9 +42,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from ashore.errors import AshoreError
-from capture.cases import registry
-from capture.cases.registry import EXACT, Code
-from docs.cases_page import all_cases
+from capture.cases import registry  # pyright: ignore[reportMissingImports] - of tests/
+from capture.cases.registry import EXACT, Code  # pyright: ignore[reportMissingImports] - of tests/
+from docs.cases_page import all_cases  # pyright: ignore[reportMissingImports] - of tests/
 
 TOOLS = ("ashore", "leapp")
 REFUSED, FAILS, WRONG, DIED = "refused", "fails when run", "silently wrong", "died"
