@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from ashore.errors import BackendError
 from ashore.package import Array
-
-Field: TypeAlias = "tuple[int, int | memoryview]"
+from ashore.runtime.protobuf import every_field, varints
 
 DTYPES: Mapping[int, str] = {
     1: "float32",
@@ -35,7 +34,6 @@ DTYPES: Mapping[int, str] = {
 }
 """ONNX's number of a dtype -> its name."""
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_DEPTH = 8
 _SOURCE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -91,12 +89,12 @@ def read_graph(model: bytes, where: str) -> FileGraph:
 def _model(model: memoryview, where: str) -> FileGraph:
     opsets: dict[str, int] = {}
     graph: memoryview | None = None
-    for number, value in _fields(model):
+    for number, value in every_field(model):
         if number == 7:
             graph = _bytes(value)
         elif number == 8:
             domain, version = "", 0
-            for inner, part in _fields(_bytes(value)):
+            for inner, part in every_field(_bytes(value)):
                 if inner == 1:
                     domain = _text(part)
                 elif inner == 2:
@@ -116,7 +114,7 @@ def _graph(graph: memoryview, where: str, opset: int, depth: int) -> FileGraph:
     weights: dict[str, Array] = {}
     inputs: list[str] = []
     outputs: list[str] = []
-    for number, value in _fields(graph):
+    for number, value in every_field(graph):
         if number == 1:
             nodes.append(_node(_bytes(value), where, opset, depth))
         elif number == 5:
@@ -138,7 +136,7 @@ def _node(node: memoryview, where: str, opset: int, depth: int) -> FileNode:
     texts = {3: "", 4: "", 6: "", 7: ""}
     attributes: dict[str, Any] = {}
     notes: dict[str, str] = {}
-    for number, value in _fields(node):
+    for number, value in every_field(node):
         if number == 1:
             inputs.append(_text(value))
         elif number == 2:
@@ -149,7 +147,7 @@ def _node(node: memoryview, where: str, opset: int, depth: int) -> FileNode:
             name, content = _attribute(_bytes(value), where, opset, depth)
             attributes[name] = content
         elif number == 9:
-            pair = {inner: _text(part) for inner, part in _fields(_bytes(value))}
+            pair = {inner: _text(part) for inner, part in every_field(_bytes(value))}
             notes[pair.get(1, "")] = pair.get(2, "")
     domain = "" if texts[7] == "ai.onnx" else texts[7]
     line = _line(notes, texts[6])
@@ -170,7 +168,7 @@ def _line(notes: Mapping[str, str], doc: str) -> str | None:
 
 def _attribute(attribute: memoryview, where: str, opset: int, depth: int) -> tuple[str, Any]:
     made = _Attribute()
-    for number, value in _fields(attribute):
+    for number, value in every_field(attribute):
         match number:
             case 1:
                 made.name = _text(value)
@@ -215,7 +213,7 @@ def _tensor(tensor: memoryview, where: str) -> tuple[str, Array]:
     floats: list[float] = []
     doubles: list[float] = []
     whole: list[int] = []
-    for number, value in _fields(tensor):
+    for number, value in every_field(tensor):
         match number:
             case 1:
                 shape += _ints(value)
@@ -255,42 +253,7 @@ def _tensor(tensor: memoryview, where: str) -> tuple[str, Array]:
 
 
 def _name(value: memoryview) -> str:
-    return next((_text(part) for number, part in _fields(value) if number == 1), "")
-
-
-def _fields(message: memoryview) -> Iterator[Field]:
-    """The fields of a message: (number, content); numbers as they are on the wire, everything else as bytes."""
-    position = 0
-    while position < len(message):
-        tag, position = _varint(message, position)
-        number, kind = tag >> 3, tag & 7
-        if kind == _BYTES:
-            length, position = _varint(message, position)
-            size = length
-        elif kind == _VARINT:
-            value, position = _varint(message, position)
-            yield number, value
-            continue
-        elif kind in (_FIXED64, _FIXED32):
-            size = 8 if kind == _FIXED64 else 4
-        else:
-            raise IndexError(f"unknown wire type {kind}")
-        if size > len(message) - position:
-            raise IndexError("a field is longer than the file")
-        content = message[position : position + size]
-        position += size
-        yield number, content if kind == _BYTES else int.from_bytes(content, "little")
-
-
-def _varint(message: memoryview, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = message[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    raise IndexError("a number is too long")
+    return next((_text(part) for number, part in every_field(value) if number == 1), "")
 
 
 def _bytes(value: int | memoryview) -> memoryview:
@@ -326,9 +289,4 @@ def _doubles(value: int | memoryview) -> list[float]:
 def _ints(value: int | memoryview) -> list[int]:
     if isinstance(value, int):
         return [_int(value)]
-    found: list[int] = []
-    position = 0
-    while position < len(value):
-        number, position = _varint(value, position)
-        found.append(_int(number))
-    return found
+    return [_int(number) for number in varints(value)]
