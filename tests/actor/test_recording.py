@@ -224,7 +224,7 @@ class Drawing(nn.Linear):
     """Makes a distribution to take its mean, as many trainers do; torch checks its arguments, which reads values."""
 
     def act_inference(self, observations: torch.Tensor) -> torch.Tensor:
-        return torch.distributions.Normal(self(observations), torch.ones(2)).mean
+        return torch.distributions.Normal(self(observations), torch.ones(2), validate_args=True).mean
 
 
 class Caught(Drawing):
