@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import re
 import sys
 import threading
 import tracemalloc
@@ -105,7 +106,7 @@ class Forgetful(dict):
         defaultdict(lambda: Q),
         Forgetful(),
     ],
-    ids=str,
+    ids=lambda inputs: re.sub(r" at 0x\w+", "", str(inputs)),
 )
 def test_what_is_refused_is_refused_in_the_same_words_and_changes_nothing(
     policy: Policy, onnx: Policy, inputs: Any
