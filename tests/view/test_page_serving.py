@@ -74,17 +74,25 @@ def test_a_port_that_is_taken_is_an_error(port: int) -> None:
         serve(PAGE, port)
 
 
+def listening() -> None:
+    """A process that a shell started in the background would not hear of an interrupt, nor would what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_the_command_shows_the_page_until_it_is_interrupted(arm_package: Package) -> None:
     command = [sys.executable, "-m", "ashore", "view", str(arm_package.path), "--samples", "0", "--serve"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None
-        lines: list[str] = []
-        while not lines or not lines[-1].startswith("http"):
-            lines.append(process.stdout.readline())
-            assert lines[-1], "the command ended"
-        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/ until Ctrl\+C\n", lines[-1])
-        assert found
-        assert ask(int(found[1]))[1] == arm_package.path.with_name("arm.html").read_bytes()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=listening) as process:
+        try:
+            assert process.stdout is not None
+            lines: list[str] = []
+            while not lines or not lines[-1].startswith("http"):
+                lines.append(process.stdout.readline())
+                assert lines[-1], "the command ended"
+            found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/ until Ctrl\+C\n", lines[-1])
+            assert found
+            assert ask(int(found[1]))[1] == arm_package.path.with_name("arm.html").read_bytes()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=20) == 0
+        finally:
+            process.kill()
