@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ashore.spec import Manifest
+from ashore.spec import Manifest, plain
 
 _WIDTH_WITHOUT_TERMINAL = 200
 
@@ -46,15 +45,7 @@ def evidence(manifest: Manifest, *, substeps: bool = False) -> dict[str, Any]:
 
 def print_json(document: Any) -> None:
     """Print one JSON document. NaN and infinities, which JSON does not have, become text."""
-    sys.stdout.write(json.dumps(_plain(document), indent=2, allow_nan=False) + "\n")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(child) for key, child in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(child) for child in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    sys.stdout.write(json.dumps(plain(document), indent=2, allow_nan=False) + "\n")
 
 
 def table(title: str, *columns: str) -> Table:

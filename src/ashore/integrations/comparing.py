@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from ashore.deploy.simulated import DeploymentEnv, places
 from ashore.integrations.framework import Framework
 from ashore.package import Array, Package, add_files, read, save_arrays
 from ashore.runtime import Policy
+from ashore.spec import plain
 
 REPORT = "report/compare_sim"
 
@@ -188,19 +188,10 @@ def write_report(package: Package, found: Comparison) -> Package:
     """Keep a comparison in the package, as ``report/compare_sim.json`` and its trajectories beside it."""
     about = {key: value for key, value in asdict(found).items() if key != "trajectories"}
     files = {
-        f"{REPORT}.json": (json.dumps(_plain(about), indent=2, sort_keys=True, allow_nan=False) + "\n").encode(),
+        f"{REPORT}.json": (json.dumps(plain(about), indent=2, sort_keys=True, allow_nan=False) + "\n").encode(),
         f"{REPORT}.safetensors": save_arrays(found.trajectories),
     }
     return read(add_files(package, files).path)
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can say; it has no number for what is not finite."""
-    if isinstance(value, dict):
-        return {key: _plain(child) for key, child in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(child) for child in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _value(env: Any, framework: Framework, connection: str | None) -> Array:

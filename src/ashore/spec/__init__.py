@@ -1,7 +1,7 @@
 """The manifest: what a package says about itself, read strictly and written to the bit."""
 
 from ashore.spec.checks import MAX_TOLERANCE, check
-from ashore.spec.codec import MAX_MANIFEST_BYTES, decode, encode
+from ashore.spec.codec import MAX_MANIFEST_BYTES, decode, encode, plain
 from ashore.spec.kinds import JOINT_KINDS, KINDS, QUATERNION_KINDS
 from ashore.spec.manifest import (
     ACTION_QUEUE,
@@ -102,5 +102,6 @@ __all__ = [
     "kinds_page",
     "names_its_order",
     "path_problem",
+    "plain",
     "single_stage",
 ]

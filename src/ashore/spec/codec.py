@@ -11,7 +11,7 @@ import math
 import types
 import typing
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -185,3 +185,12 @@ def _may_hold(expected: Any, value: object) -> bool:
     if not isinstance(value, dict):
         return False
     return container is dict or (isinstance(container, type) and issubclass(container, msgspec.Struct))
+
+
+def plain(value: Any) -> Any:
+    """What JSON can say of a value: NaN and infinities, which it does not have, become text."""
+    if isinstance(value, dict):
+        return {key: plain(child) for key, child in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(child) for child in cast("Sequence[Any]", value)]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
