@@ -13,7 +13,7 @@ import pytest
 import ashore
 import support
 from ashore.backends.c import loading
-from ashore.backends.c.cache import SEAL, cache_folder
+from ashore.backends.cache import SEAL, cache_folder
 from ashore.errors import BackendError
 from ashore.package import Package
 from native import handmade

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ashore.backends.c.cache import cached
 from ashore.backends.c.compiler import CompileError, find_compiler
+from ashore.backends.cache import cached
 from ashore.errors import BackendError
 
 HERE = Path(__file__).parent

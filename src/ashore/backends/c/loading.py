@@ -18,10 +18,10 @@ import msgspec
 import numpy as np
 
 from ashore import __version__
-from ashore.backends.c.cache import Entry, cached
 from ashore.backends.c.calling import caller
 from ashore.backends.c.compiler import Compiler, find_compiler
 from ashore.backends.c.linking import LIBRARY_FLAGS, NATIVE_FLAGS, link_library, write_sources
+from ashore.backends.cache import Entry, cached
 from ashore.errors import BackendError, OrderError
 from ashore.package import Arrays, Package
 from ashore.runtime.inputs import admit
