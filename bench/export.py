@@ -62,6 +62,7 @@ def export(name: str, exporter: str, out: Path) -> Times:
     from annotated import NAME, STEPS, Annotated, rollout
 
     torch.set_num_threads(1)
+    os.environ["ASHORE_EXPORT_CACHE"] = "off"  # each run exports
     began, cpu = perf_counter(), process_time()
     tool = importlib.import_module(name)
     annotate, start, stop, compile_graph = tool.annotate, tool.start, tool.stop, tool.compile_graph

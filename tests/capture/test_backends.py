@@ -195,6 +195,7 @@ def test_what_torch_runs_runs_on_the_cpu_and_says_so(packages: Packages, exporte
 def test_an_exporter_that_is_not_installed_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("ASHORE_EXPORT_CACHE", "off")  # where it was installed before, its files may be there
     monkeypatch.setitem(sys.modules, "openvino", None)
     monkeypatch.delitem(sys.modules, "ashore.backends.openvino", raising=False)
     message = r"the exporter 'openvino' needs openvino, which is not installed; use pip install 'ashore\[openvino\]'"

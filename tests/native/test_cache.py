@@ -13,7 +13,7 @@ import pytest
 import ashore
 import support
 from ashore.backends.c import loading
-from ashore.backends.cache import SEAL, cache_folder
+from ashore.backends.cache import LIBRARIES, SEAL
 from ashore.errors import BackendError
 from ashore.package import Package
 from native import handmade
@@ -56,7 +56,7 @@ def test_anything_that_decides_the_library_gets_one_of_its_own(
     elif change == "compiler":
         flags = (*flags, "-DX")
     elif change == "generator":
-        monkeypatch.setattr(loading, "_generator", lambda: "another")
+        monkeypatch.setattr(loading, "digest_of_sources", lambda *_: "another")
     else:
         monkeypatch.setattr(loading, "__version__", "another")
     keys.append(loading._key(manifest, batch, loading.find_compiler(flags)))
@@ -83,11 +83,11 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ASHORE_CACHE", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert cache_folder() == tmp_path / "own" / "c"
+    assert LIBRARIES.folder == tmp_path / "own" / "c"
     monkeypatch.delenv("ASHORE_CACHE")
-    assert cache_folder() == tmp_path / "xdg" / "ashore" / "c"
+    assert LIBRARIES.folder == tmp_path / "xdg" / "ashore" / "c"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_folder() == tmp_path / "home" / ".cache" / "ashore" / "c"
+    assert LIBRARIES.folder == tmp_path / "home" / ".cache" / "ashore" / "c"
 
 
 def test_a_cache_that_cannot_be_written_says_what_to_do(

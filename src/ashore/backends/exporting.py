@@ -53,6 +53,8 @@ class Request:
 
     opset: int | None = None
     ir_version: int | None = None
+    fingerprint: str | None = None
+    """A digest of what the module computes, which no other module has; None if nobody can vouch for that."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import msgspec
 import torch
 
 from ashore.backends import Exported, Request, find_exporter
+from ashore.backends.export_cache import find_export, is_cache_on, keep_export
 from ashore.capture.analysis import analyse
 from ashore.capture.assembly import Assembly, as_records
 from ashore.capture.attention import guard_attention
@@ -77,7 +78,7 @@ def export(session: Session, name: str, out: Path | None, options: ExportOptions
     Raises:
         ExportError: with every finding. Nothing was written.
     """
-    assembly = _understand(session, options)
+    assembly = understand(session, options)
     exported = {one.name: _export_stage(assembly, one, options) for one in assembly.layout.stages.values()}
     if out is None:
         return None
@@ -101,7 +102,7 @@ def export(session: Session, name: str, out: Path | None, options: ExportOptions
     return package
 
 
-def _understand(session: Session, options: ExportOptions) -> Assembly:
+def understand(session: Session, options: ExportOptions) -> Assembly:
     """Find out what was recorded, or raise everything that stands against exporting it."""
     if not session.steps:
         raise ExportError("nothing was recorded: no step declared an input or an output")
@@ -122,7 +123,7 @@ def _understand(session: Session, options: ExportOptions) -> Assembly:
     acting = programs.get("substep")
     if acting is not None and not acting.outputs and not acting.next:
         session.keep_rate("policy")  # nothing comes out of the substeps
-        return _understand(session, options)
+        return understand(session, options)
     for program in programs.values():
         fold_masks(program)
     rollout = roll_out(analyses, programs, exclusive=session.exclusive)
@@ -196,22 +197,29 @@ def _export_stage(assembly: Assembly, stage: StageLayout, options: ExportOptions
     inputs, outputs = list(stage.inputs.values()), list(stage.outputs.values())
     axes, (opset, ir_version) = assembly.batch_axes(stage.rate, inputs), options.target()
     chosen = assembly.session.targets.get(stage.cut.name, {})
+    module = StageModule(assembly.programs[stage.rate], stage.cut, inputs, outputs, axes).eval()
     request = Request(
-        StageModule(assembly.programs[stage.rate], stage.cut, inputs, outputs, axes).eval(),
+        module,
         assembly.example(stage.rate, inputs),
         tuple(stage.inputs),
         tuple(stage.outputs),
         dynamic=axes,
         opset=chosen.get("opset", opset),
         ir_version=chosen.get("ir_version", ir_version),
+        fingerprint=module.fingerprint() if options.cache and is_cache_on() else None,
     )
     name = assembly.session.backends.get(stage.cut.name) or options.backend
+    known = find_export(name, request)
+    if known is not None:
+        return known
     export = find_exporter(name)
     try:
-        return export(request)
+        exported = export(request)
     except Exception as error:  # exporters raise anything at all
         finding = _refused(stage, name, error)
         raise _failure([finding]) from error
+    keep_export(name, request, exported)
+    return exported
 
 
 def _refused(stage: StageLayout, exporter: str, error: Exception) -> Finding:

@@ -38,6 +38,9 @@ class ExportOptions:
     batch: Literal["recorded", "one", "dynamic"] = "recorded"
     """``"dynamic"`` makes the first axis of every input a batch of any length, ``"one"`` makes it a single row."""
 
+    cache: bool = True
+    """Whether a stage that was exported before, exactly so, is taken from the user's cache; see docs/runtime.md."""
+
     feedback: bool = False
     """Whether a declared input that was an output a step earlier is a state."""
 

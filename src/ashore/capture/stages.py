@@ -13,6 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 import torch
 
 from ashore.capture.findings import Finding
+from ashore.capture.fingerprint import fingerprint
 from ashore.capture.operations import Op
 from ashore.capture.program import Program, Source, execute
 from ashore.capture.tape import Name
@@ -176,6 +177,12 @@ class StageModule(torch.nn.Module):
                 self._constants[value] = names[source.name]
         written = {group for op in stage.ops for group in op.mutates}
         self._copied = {value for value in (*inputs, *self._constants) if program.group(value) in written}
+
+    def fingerprint(self) -> str | None:
+        """A digest of what the module computes; None if that cannot be said."""
+        constants = [(value, getattr(self, name)) for value, name in self._constants.items()]
+        rows = (self._rows, self._batch)
+        return fingerprint(self._ops, self._inputs, constants, self._outputs, copied=self._copied, rows=rows)
 
     def forward(self, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Run the stage; nothing that is given is written to."""

@@ -373,6 +373,9 @@ def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
                 "--no-graph", "--disable-graph-visualization", "--disable_graph_visualization", help="Draw no picture."
             ),
         ] = False,
+        no_cache: Annotated[
+            bool, typer.Option("--no-cache", help="Export every stage anew, and keep none for next time.")
+        ] = False,
         num_steps: Annotated[int, typer.Option(min=3, help="Decisions to wait for resets while recording.")] = 24,
         batch: Annotated[
             Literal["one", "dynamic"], typer.Option(help="Whether the package runs one robot, or any number at once.")
@@ -396,8 +399,8 @@ def _simulator_commands(simulator: Literal["mjlab", "isaaclab"]) -> None:
             overrides or (), pretrained,
         )  # fmt: skip
         options = {
-            "backend": method, "validation_steps": validation_steps, "picture": not no_graph, "num_steps": num_steps,
-            "batch": "dynamic" if batch == "dynamic" else "recorded", "allow": allow or (),
+            "backend": method, "validation_steps": validation_steps, "picture": not no_graph, "cache": not no_cache,
+            "num_steps": num_steps, "batch": "dynamic" if batch == "dynamic" else "recorded", "allow": allow or (),
         }  # fmt: skip
         run_export(simulator, source, out=out, name=name, model=model, options=options, as_json=as_json)
 
@@ -487,6 +490,9 @@ def export_lerobot(
         list[str] | None, typer.Option(metavar="MODULE", help="A module with a policy of your own, to import first.")
     ] = None,
     no_graph: Annotated[bool, typer.Option("--no-graph", help="Draw no picture.")] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Export every stage anew, and keep none for next time.")
+    ] = False,
     atol: Annotated[float, typer.Option(help="Absolute tolerance of what is verified.")] = 1e-5,
     rtol: Annotated[float, typer.Option(help="Relative tolerance.")] = 1e-5,
     allow: Annotated[list[str] | None, typer.Option(metavar="FINDING", help="A finding that may be there.")] = None,
@@ -496,8 +502,8 @@ def export_lerobot(
     from ashore.cli.learning import run_export
 
     options = {
-        "backend": backend, "images": images, "guidance": guidance, "picture": not no_graph, "atol": atol,
-        "rtol": rtol, "allow": allow or (),
+        "backend": backend, "images": images, "guidance": guidance, "picture": not no_graph,
+        "cache": not no_cache, "atol": atol, "rtol": rtol, "allow": allow or (),
     }  # fmt: skip
     run_export(checkpoint, out, plugins=plugin or (), options=options, as_json=as_json)
 

@@ -109,6 +109,9 @@ def _add(app: typer.Typer, trainer: str, text: str) -> None:
                 "--no-graph", "--disable-graph-visualization", "--disable_graph_visualization", help="Draw no picture."
             ),
         ] = False,
+        no_cache: Annotated[
+            bool, typer.Option("--no-cache", help="Export every stage anew, and keep none for next time.")
+        ] = False,
         allow: Annotated[list[str] | None, typer.Option(metavar="FINDING", help="A finding that may be there.")] = None,
         trust: Annotated[bool, typer.Option("--trust", help="Read a checkpoint that could run code.")] = False,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
@@ -120,7 +123,8 @@ def _add(app: typer.Typer, trainer: str, text: str) -> None:
             trust=trust, out=out, name=name, onnx=onnx,
         )  # fmt: skip
         options = {
-            "backend": method, "validation_steps": validation_steps, "picture": not no_graph, "allow": allow or (),
-            "batch": batch, "stochastic": stochastic, "clip_actions": clip_actions, "num_actions": num_actions,
+            "backend": method, "validation_steps": validation_steps, "picture": not no_graph, "cache": not no_cache,
+            "allow": allow or (), "batch": batch, "stochastic": stochastic, "clip_actions": clip_actions,
+            "num_actions": num_actions,
         }  # fmt: skip
         run(wish, options, as_json=as_json)

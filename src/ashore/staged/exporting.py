@@ -163,7 +163,7 @@ def _assets(exportable: Exportable) -> dict[str, bytes]:
 
 def _recording(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that concern a module alone."""
-    known = ("allow", "atol", "rtol", "opset", "ir_version", "profile", "validation_steps")
+    known = ("allow", "atol", "rtol", "cache", "opset", "ir_version", "profile", "validation_steps")
     return {name: options[name] for name in known if name in options}
 
 

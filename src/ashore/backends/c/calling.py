@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ashore.backends.c.compiler import CompileError, find_compiler
-from ashore.backends.cache import cached
+from ashore.backends.cache import LIBRARIES
 from ashore.errors import BackendError
 
 HERE = Path(__file__).parent
@@ -70,7 +70,7 @@ def _load_extension(include: tuple[str, ...]) -> Any:
         compiler.run(["extension.c", "-o", library], folder, "the extension that calls compiled policies")
         return {}
 
-    path = cached(MODULE, key.hexdigest(), library, make).library
+    path = LIBRARIES.find_or_make(MODULE, key.hexdigest(), library, make).file
     spec = importlib.util.spec_from_file_location(MODULE, path)
     if spec is None or spec.loader is None:
         raise BackendError(f"{path}: Python does not take it for an extension")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from ashore import __version__
 from ashore.backends.c.calling import caller
 from ashore.backends.c.compiler import Compiler, find_compiler
 from ashore.backends.c.linking import LIBRARY_FLAGS, NATIVE_FLAGS, link_library, write_sources
-from ashore.backends.cache import Entry, cached
+from ashore.backends.cache import LIBRARIES, Entry, digest_of_sources
 from ashore.errors import BackendError, OrderError
 from ashore.package import Arrays, Package
 from ashore.runtime.inputs import admit
@@ -66,12 +65,12 @@ def open_package(package: Package, *, batch: int, check_finite: bool) -> Opened:
     admits = [_admission(contract) for contract in contracts.values()]
     fail = _failure(tuple(contracts.values()))
     try:
-        native = caller()(entry.library, entry.notes[SYMBOL], *admits, fail, entry.size >= _LONG_BYTES)
+        native = caller()(entry.file, entry.notes[SYMBOL], *admits, fail, entry.size >= _LONG_BYTES)
     except (OSError, ValueError) as error:
         raise BackendError(
-            f"{entry.library}: cannot be opened: {error}; if its folder is mounted noexec, set ASHORE_CACHE to another"
+            f"{entry.file}: cannot be opened: {error}; if its folder is mounted noexec, set ASHORE_CACHE to another"
         ) from error
-    _check_tables(entry.library, native.describe(), manifest, contracts, batch)
+    _check_tables(entry.file, native.describe(), manifest, contracts, batch)
     if not check_finite:
         native.unchecked()
     calls: Mapping[Rate, Run] = {"policy": native.step, "substep": native.substep}
@@ -92,22 +91,13 @@ def compiled(package: Package, *, batch: int) -> Entry:
         return {SYMBOL: f"ashore_{source.name}_contract"}
 
     name = re.sub(r"\W", "_", package.manifest.name, flags=re.ASCII)
-    return cached(name, _key(package.manifest, batch, compiler), LIBRARY, make)
+    return LIBRARIES.find_or_make(name, _key(package.manifest, batch, compiler), LIBRARY, make)
 
 
 def _key(manifest: Manifest, batch: int, compiler: Compiler) -> str:
     digest = hashlib.sha256(msgspec.json.encode(manifest))
-    for told in (__version__, str(batch), _generator(), compiler.identity):
+    for told in (__version__, str(batch), digest_of_sources(HERE), compiler.identity):
         digest.update(hashlib.sha256(told.encode()).digest())
-    return digest.hexdigest()
-
-
-@cache
-def _generator() -> str:
-    """A digest of what generates: another version of it may generate something else."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in HERE.rglob("*") if path.is_file() and path.suffix != ".pyc"):
-        digest.update(f"{path.relative_to(HERE)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
 
