@@ -6,7 +6,6 @@ tensor is, follows what the states become, and so on until nothing new turns up.
 
 from __future__ import annotations
 
-import gc
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import TypeAlias
 
 import torch
 
+from ashore.capture.alive import alive
 from ashore.capture.findings import Finding
 from ashore.capture.lines import Line
 from ashore.capture.liveness import Liveness, looked_at
@@ -380,16 +380,21 @@ def _waiting_in_lists(result: Analysis) -> Iterator[Finding]:
         fresh = {slot for op in tape.ops for slot in op.results if slot is not None and slot not in op.reads()}
         made |= {tape.place(slot) for slot in fresh if tape.groups[slot] not in tape.captures}
     found = {variable: result.variables.sightings(variable) for variable in result.constants}
-    tensors = {id(one.capture.tensor): one.capture.tensor for sightings in found.values() for one in sightings}
-    # One call for all of them: each goes through everything that is alive.
-    holders = [one for one in gc.get_referrers(*tensors.values()) if isinstance(one, list | deque)]
-    holders = [one for one in holders if not isinstance(one, Held)]
+    captured = {id(one.capture.tensor) for sightings in found.values() for one in sightings}
+    holders = [holder for holder in alive(list, deque) if _holds_one(holder, captured)] if captured else []
     for variable, sightings in found.items():
         known = {id(one.capture.tensor) for one in sightings}
         if any(_holds_both(holder, known, made) for holder in holders):
             capture = result.constants[variable]
             message = f"{spoken(capture)} lies in a list with tensors that steps put there, and that none has read"
             yield Finding("too_few_steps", message, capture.line, capture.path)
+
+
+def _holds_one(holder: list[object] | deque[object], tensors: Collection[int]) -> bool:
+    """Whether a list of the user's that begins with a tensor holds one of those, by their ids."""
+    if not holder or not isinstance(holder[0], torch.Tensor) or isinstance(holder, Held):
+        return False
+    return any(id(thing) in tensors for thing in holder)
 
 
 def _holds_both(holder: list[object] | deque[object], known: Collection[int], places: Collection[Place]) -> bool:

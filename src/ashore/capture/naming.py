@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable
 
 import torch
 
+from ashore.capture.alive import alive
 from ashore.capture.tape import Capture
 
 
@@ -36,8 +36,9 @@ def unique(stem: str, taken: Iterable[str]) -> str:
 
 def owned_tensors() -> dict[int, str]:
     """Id -> path, of every parameter and buffer of every module that is alive."""
-    modules = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module)]
-    modules = [module for module in modules if "_modules" in vars(module)]  # not those that were never finished
+    modules = [
+        module for module in alive(torch.nn.Module) if "_modules" in vars(module)
+    ]  # not those that were never finished
     inner = {id(child) for module in modules for child in module._modules.values()}
     found: dict[int, str] = {}
     for root in sorted(modules, key=lambda module: id(module) in inner):
