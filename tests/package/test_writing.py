@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -9,8 +10,7 @@ import pytest
 
 import support
 from ashore.errors import ManifestError, PackageError
-from ashore.package import pack, read, unpack, write
-from ashore.package import writing as writing_module
+from ashore.package import pack, read, unpack, write, writing
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -59,7 +59,7 @@ def test_a_failed_write_leaves_the_old_package_and_nothing_else(
             raise OSError(28, "No space left on device")
         real(handle)
 
-    monkeypatch.setattr(writing_module.os, "fsync", fail)
+    monkeypatch.setattr(writing.os, "fsync", fail)
     with pytest.raises(PackageError, match="cannot be written: No space left on device"):
         support.write_sum(target)
     monkeypatch.undo()
@@ -79,7 +79,7 @@ def test_an_interrupt_between_the_two_renames_keeps_the_old_package(
             raise KeyboardInterrupt
         real(source, target)
 
-    monkeypatch.setattr(writing_module.os, "rename", interrupt)
+    monkeypatch.setattr(writing.os, "rename", interrupt)
     with pytest.raises(KeyboardInterrupt):
         support.write_sum(tmp_path / "p")
     monkeypatch.undo()
@@ -88,15 +88,40 @@ def test_an_interrupt_between_the_two_renames_keeps_the_old_package(
 
 
 @pytest.mark.parametrize("suffix", ["", ".ashore"])
-def test_what_could_not_be_read_back_never_takes_the_place_of_a_good_package(tmp_path: Path, suffix: str) -> None:
+def test_what_could_not_be_read_back_never_takes_the_place_of_a_good_package(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = tmp_path / f"p{suffix}"
     support.write_arm(target)
-    contents = support.sum_contents()
-    files = {**contents["files"], **{f"extra/{number}": b"" for number in range(5000)}}
-    with pytest.raises(PackageError, match="more than 4096 files"):
-        write(target, support.sum_manifest(), **{**contents, "files": files})
+    name = "_write_archive" if suffix else "_write_directory"
+    place = getattr(writing, name)
+
+    def damaged(where: Path, contents: Mapping[str, bytes]) -> None:
+        place(where, {**contents, "artifacts/policy.onnx": b"not what was asked for"})
+
+    monkeypatch.setattr(writing, name, damaged)
+    with pytest.raises(PackageError, match=r"artifacts/policy\.onnx: .* bytes"):
+        support.write_sum(target)
     assert read(target).manifest.name == "arm"
     assert [path.name for path in tmp_path.iterdir()] == [target.name]
+
+
+@pytest.mark.parametrize("suffix", ["", ".ashore"])
+@pytest.mark.parametrize("count", [4093, 4094])
+def test_too_many_files_are_refused_before_one_is_written(
+    tmp_path: Path, suffix: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """4096 files are allowed: here the manifest, the initial states, the golden rollout, the policy, and the others."""
+    written: list[str] = []
+    for name in ("_write_archive", "_write_directory"):
+        monkeypatch.setattr(writing, name, lambda where, contents: written.append(str(where)))
+    contents = support.sum_contents()
+    files = {**contents["files"], **{f"extra/{number}": b"" for number in range(count - 1)}}
+    wrong = "more than 4096 files" if count == 4094 else "there is no"
+    with pytest.raises(PackageError, match=wrong):
+        write(tmp_path / f"p{suffix}", support.sum_manifest(), **{**contents, "files": files})
+    assert bool(written) is (count == 4093)
+    assert not list(tmp_path.iterdir())
 
 
 def test_everything_is_flushed_to_disk_before_it_takes_its_place(
@@ -113,8 +138,8 @@ def test_everything_is_flushed_to_disk_before_it_takes_its_place(
         events.append("in place")
         real_replace(source, target)
 
-    monkeypatch.setattr(writing_module.os, "fsync", sync)
-    monkeypatch.setattr(writing_module.os, "replace", replace)
+    monkeypatch.setattr(writing.os, "fsync", sync)
+    monkeypatch.setattr(writing.os, "replace", replace)
     support.write_sum(tmp_path / "p")
     before, after = events[: events.index("in place")], events[events.index("in place") :]
     files = {"policy.onnx", "state.safetensors", "golden.safetensors", "manifest.json"}

@@ -61,6 +61,8 @@ def run_export(
     if model is not None and simulator != "mjlab":
         raise InputError("--model: only mjlab has a MuJoCo model to write")
     front = _front(simulator)
+    if model is not None:
+        front.check_model_place(model)
     checkpoint = _checkpoint(front, source)
     target = (out or checkpoint.parent) / _identifier(name or _task_name(source.task))
     from ashore.integrations.direct import export_direct

@@ -131,12 +131,17 @@ def without_randomness(cfg: Any, _: Any = None) -> None:
     fix_terrain(cfg)
 
 
-def write_model(env: Any, path: Path) -> None:
-    """Write the scene of an environment as a MuJoCo model, with the options of its simulation, into an .mjb file."""
+def check_model_place(path: Path) -> None:
+    """Refuse a place where `write_model` could not write, before anything is exported."""
     if path.suffix != ".mjb":
         raise InputError(f"{path}: expected a name that ends in .mjb")
     if path.is_dir():
         raise InputError(f"{path}: expected a file to write the model into, and this is a folder")
+
+
+def write_model(env: Any, path: Path) -> None:
+    """Write the scene of an environment as a MuJoCo model, with the options of its simulation, into an .mjb file."""
+    check_model_place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     _mujoco().mj_saveModel(env.sim.mj_model, str(scratch), None)

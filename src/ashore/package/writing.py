@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ashore.errors import PackageError
-from ashore.package.container import ARCHIVE_SUFFIX
+from ashore.package.container import ARCHIVE_SUFFIX, MAX_FILES
 from ashore.package.golden import Golden, dump_golden
 from ashore.package.reading import Package, check_initial, read
 from ashore.package.seal import seal
@@ -100,6 +100,8 @@ def _place(target: Path, contents: Mapping[str, bytes]) -> Package:
     """
     import tempfile  # running a package does not need it
 
+    if len(contents) > MAX_FILES:  # reading refuses it too, but only after all of them were written
+        raise PackageError(f"{target}: more than {MAX_FILES} files")
     as_archive = target.suffix == ARCHIVE_SUFFIX
     try:
         _check_replaceable(target, as_archive)
