@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from io import BytesIO
 from itertools import combinations, pairwise
 from typing import NamedTuple
@@ -115,6 +116,12 @@ class Picture:
         return self.boxes[kind, name] if kind else self.boxes["stage", group]
 
 
+@cache
+def picture_of(make: Callable[[], Manifest]) -> Picture:
+    """A picture, drawn once however many tests look at it."""
+    return Picture(make())
+
+
 def drawn(manifest: Manifest) -> dict[str, Stage]:
     """The stages that have a box; those of a loop are named in the box of the stage that runs them."""
     return {name: stage for name, stage in manifest.stages.items() if stage.rate != "loop"}
@@ -164,7 +171,7 @@ def same_value(a: Wire, b: Wire) -> bool:
 
 @every
 def test_every_port_and_state_has_its_name_in_the_svg(make: Callable[[], Manifest]) -> None:
-    manifest, picture = make(), Picture(make())
+    manifest, picture = make(), picture_of(make)
     for kind, names in (("input", manifest.inputs), ("output", manifest.outputs), ("state", manifest.states)):
         assert {name for found, name in picture.boxes if found == kind} == set(names)
     assert set(picture.ports) == {
@@ -177,7 +184,7 @@ def test_every_port_and_state_has_its_name_in_the_svg(make: Callable[[], Manifes
 
 @pytest.mark.parametrize("make", [arm_manifest, chain, diffusion, hostile, quadruped, seven_inputs, unicode_names])
 def test_names_that_have_room_are_shown_whole(make: Callable[[], Manifest]) -> None:
-    manifest, words = make(), Picture(make()).words()
+    manifest, words = make(), picture_of(make).words()
     names = [*manifest.inputs, *manifest.outputs, *manifest.states, *drawn(manifest)]
     names += [port for stage in drawn(manifest).values() for port in (*stage.inputs, *stage.outputs)]
     for name, count in Counter(names).items():
@@ -185,7 +192,7 @@ def test_names_that_have_room_are_shown_whole(make: Callable[[], Manifest]) -> N
 
 
 def test_a_port_tells_what_it_is() -> None:
-    words = Picture(quadruped()).words()
+    words = picture_of(quadruped).words()
     assert "float32 [1, 3] · rad/s · base frame" in words
     assert "state/body/angular_velocity · x, y, z" in words
     assert "float32 [1, 3] · m/s, m/s, rad/s" in words
@@ -194,27 +201,27 @@ def test_a_port_tells_what_it_is() -> None:
 
 
 def test_all_element_names_are_in_the_tip_of_a_port() -> None:
-    (group,) = (g for g in Picture(quadruped()).groups("input") if g.attrib["data-name"] == "joint_pos")
+    (group,) = (g for g in picture_of(quadruped).groups("input") if g.attrib["data-name"] == "joint_pos")
     assert ", ".join(JOINTS) in str(group.findtext(f"{SVG}title"))
 
 
 def test_a_state_tells_its_shape_role_and_reset() -> None:
-    assert "float32 [1, 5, 45] · history · reset to initial" in Picture(quadruped()).words()
-    assert "int64 [1] · counter · kept on reset" in Picture(arm_manifest()).words()
+    assert "float32 [1, 5, 45] · history · reset to initial" in picture_of(quadruped).words()
+    assert "int64 [1] · counter · kept on reset" in picture_of(arm_manifest).words()
 
 
 def test_stages_tell_their_rates() -> None:
-    words = Picture(arm_manifest()).words()
+    words = picture_of(arm_manifest).words()
     assert {"policy · 50 Hz", "substep · 200 Hz"} <= set(words)
     assert "policy 50 Hz (0.02 s) · physics 200 Hz (0.005 s) · 4 substeps a decision" in words
-    assert "loop · inside a decision" in Picture(diffusion()).words()
-    assert "flow of denoise" in Picture(diffusion()).words()
-    assert "denoise" not in Picture(diffusion()).words()
-    assert "timing not stated" in Picture(sum_manifest()).words()
+    assert "loop · inside a decision" in picture_of(diffusion).words()
+    assert "flow of denoise" in picture_of(diffusion).words()
+    assert "denoise" not in picture_of(diffusion).words()
+    assert "timing not stated" in picture_of(sum_manifest).words()
 
 
 def test_the_symbolic_batch_is_shown() -> None:
-    assert "uint8 [batch, 3, 224, 224]" in Picture(diffusion()).words()
+    assert "uint8 [batch, 3, 224, 224]" in picture_of(diffusion).words()
 
 
 def test_the_meaning_of_a_wire_is_said_once() -> None:
@@ -225,7 +232,7 @@ def test_the_meaning_of_a_wire_is_said_once() -> None:
 
 
 def test_states_are_dashed_and_values_are_not() -> None:
-    for group in Picture(quadruped()).groups("wire"):
+    for group in picture_of(quadruped).groups("wire"):
         path = group.find(f"{SVG}path")
         ends = group.attrib["data-source"], group.attrib["data-target"]
         assert path is not None
@@ -237,7 +244,7 @@ def test_states_are_dashed_and_values_are_not() -> None:
 
 @every
 def test_nothing_lies_on_anything_else(make: Callable[[], Manifest]) -> None:
-    picture = Picture(make())
+    picture = picture_of(make)
     for (one, a), (other, b) in combinations(picture.boxes.items(), 2):
         assert not a.meets(b), f"{one} lies on {other}"
     texts = [(text.text, text_area(text)) for text in picture.root.iter(f"{SVG}text")]
@@ -247,7 +254,7 @@ def test_nothing_lies_on_anything_else(make: Callable[[], Manifest]) -> None:
 
 @every
 def test_everything_is_inside_the_picture_and_text_inside_its_box(make: Callable[[], Manifest]) -> None:
-    picture = Picture(make())
+    picture = picture_of(make)
     width, height = float(picture.root.attrib["width"]), float(picture.root.attrib["height"])
     shown = [text_area(text) for text in picture.root.iter(f"{SVG}text")]
     shown += [*picture.boxes.values(), *(segment for wire in picture.wires for segment in wire.segments())]
@@ -264,7 +271,7 @@ def test_everything_is_inside_the_picture_and_text_inside_its_box(make: Callable
 
 @every
 def test_every_wire_runs_from_its_port_to_its_port(make: Callable[[], Manifest]) -> None:
-    manifest, picture = make(), Picture(make())
+    manifest, picture = make(), picture_of(make)
     drawn = Counter((wire.source, wire.target) for wire in picture.wires)
     assert drawn == Counter((wire.source, wire.target) for wire in manifest.wires)
     for wire in picture.wires:
@@ -281,7 +288,7 @@ def test_every_wire_runs_from_its_port_to_its_port(make: Callable[[], Manifest])
 
 @every
 def test_no_wire_crosses_a_box_or_a_text(make: Callable[[], Manifest]) -> None:
-    picture = Picture(make())
+    picture = picture_of(make)
     texts = [text_area(text) for text in picture.root.iter(f"{SVG}text")]
     for wire in picture.wires:
         for segment in wire.segments():
@@ -294,7 +301,7 @@ def test_no_wire_crosses_a_box_or_a_text(make: Callable[[], Manifest]) -> None:
 
 @every
 def test_wires_of_different_values_never_lie_on_each_other(make: Callable[[], Manifest]) -> None:
-    for a, b in combinations(Picture(make()).wires, 2):
+    for a, b in combinations(picture_of(make).wires, 2):
         if same_value(a, b):
             continue
         for one in a.segments():
@@ -306,7 +313,7 @@ def test_wires_of_different_values_never_lie_on_each_other(make: Callable[[], Ma
 
 
 def test_wires_of_a_single_stage_are_straight_and_its_loops_do_not_cross() -> None:
-    wires = Picture(quadruped()).wires
+    wires = picture_of(quadruped).wires
     assert all(len(wire.points) == 2 for wire in wires if wire.source.startswith("inputs/"))
     loops = [wire for wire in wires if "states/" in wire.source + wire.target]
     for a, b in combinations(loops, 2):
@@ -314,11 +321,11 @@ def test_wires_of_a_single_stage_are_straight_and_its_loops_do_not_cross() -> No
 
 
 def test_a_stage_stands_right_of_what_feeds_it() -> None:
-    boxes = Picture(chain()).boxes
+    boxes = picture_of(chain).boxes
     names = ("normalise", "estimator", "actor")
     for before, after in pairwise(names):
         assert boxes["stage", before].right < boxes["stage", after].left
-    picture = Picture(arm_manifest())
+    picture = picture_of(arm_manifest)
     assert picture.boxes["stage", "decide"].right < picture.boxes["stage", "act"].left
 
 
@@ -375,7 +382,7 @@ print(hashlib.sha256(draw(chain()).svg() + draw(chain()).png()).hexdigest())
 
 
 def test_hostile_names_stay_text() -> None:
-    picture = Picture(hostile())
+    picture = picture_of(hostile)
     allowed = {"svg", "g", "title", "rect", "path", "polygon", "circle", "text"}
     assert {element.tag.removeprefix(SVG) for element in picture.root.iter()} == allowed
     for element in picture.root.iter():
@@ -395,7 +402,7 @@ def test_characters_that_xml_refuses_are_replaced() -> None:
 
 
 def test_long_names_are_shortened_in_the_middle() -> None:
-    picture = Picture(long_names())
+    picture = picture_of(long_names)
     assert float(picture.root.attrib["width"]) < 1500
     assert any(
         word.startswith("left_front_leg") and "…" in word and word.endswith("_pos_2") for word in picture.words()
