@@ -68,7 +68,7 @@ def by_ashore(made: type[Code], out: Path) -> Answer:
 
     states = len(ashore.load(path).manifest.states)
     try:
-        error = registry.worst_error(made, path, steps=STEPS, resets=RESETS)
+        error = registry.worst_error(made, ashore.load(path), steps=STEPS, resets=RESETS)
     except AshoreError as error:
         return {"outcome": FAILS, "detail": str(error)[:300], "states": states}
     except AssertionError as error:

@@ -21,18 +21,19 @@ class Recorder:
     """Marks steps and declares tensors; made by `record`."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session = session
+        """What was recorded, for whoever looks at it before it is exported."""
         self.package: Package | None = None
         """The package, once the recording is over."""
 
     def step(self) -> _StepMark:
         """Mark the beginning of a step. Use it as ``with rec.step():`` to mark its end too."""
-        self._session.begin_step()
-        return _StepMark(self._session)
+        self.session.begin_step()
+        return _StepMark(self.session)
 
     def reset(self) -> None:
         """Mark that an episode ends. Call it before your code resets itself."""
-        self._session.mark_reset()
+        self.session.mark_reset()
 
     def input(self, name: str, value: Any, **meaning: Any) -> Any:
         """Declare an input: a tensor, or a dict or list of tensors. Gives it back, to be used from here on."""
@@ -40,7 +41,7 @@ class Recorder:
         return each(
             name,
             value,
-            lambda port, tensor: self._session.declare_input((NODE, port), tensor, PortInfo.of(port, meaning)),
+            lambda port, tensor: self.session.declare_input((NODE, port), tensor, PortInfo.of(port, meaning)),
         )
 
     def output(self, name: str, value: Any, **meaning: Any) -> Any:
@@ -49,7 +50,7 @@ class Recorder:
         return each(
             name,
             value,
-            lambda port, tensor: self._session.declare_output((NODE, port), tensor, PortInfo.of(port, meaning)),
+            lambda port, tensor: self.session.declare_output((NODE, port), tensor, PortInfo.of(port, meaning)),
         )
 
     def state(self, name: str, value: Any, **meaning: Any) -> Any:
@@ -58,23 +59,23 @@ class Recorder:
         return each(
             name,
             value,
-            lambda port, tensor: self._session.declare_state((NODE, port), tensor, PortInfo.of(port, meaning)),
+            lambda port, tensor: self.session.declare_state((NODE, port), tensor, PortInfo.of(port, meaning)),
         )
 
     def _begin(self) -> None:
-        if not self._session.open:
-            self._session.begin_step()
+        if not self.session.open:
+            self.session.begin_step()
 
 
 class _StepMark:
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session = session
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        self._session.end_step()
+        self.session.end_step()
 
 
 @contextmanager
