@@ -16,18 +16,22 @@ RUNTIME_TESTS += tests/view/test_html.py tests/view/test_page.py tests/view/test
 
 # Two processes on two cores; tests/conftest.py says which tests stay together.
 PYTEST := -m pytest -n auto
+# These need compilers and an emulator: tools/setup_system.sh says which.
+NATIVE_TESTS := tests/native
+
+TORCH_TESTS := --ignore $(NATIVE_TESTS) --elsewhere "$(RUNTIME_TESTS)"
+THOROUGH := --thorough --hypothesis-profile=explore -m "all_tasks or not all_tasks"
 
 LEROBOT_TESTS := tests/with_lerobot
 
-# They need compilers and an emulator: tools/setup_system.sh says which.
-NATIVE_TESTS := tests/native
-
-.PHONY: help setup setup-lerobot setup-system demo test test-all test-lerobot test-browser test-native check format bench bench-lerobot docs build clean
+.PHONY: help setup setup-runtime setup-lerobot setup-system demo test test-all test-lerobot test-browser test-native check format bench bench-lerobot docs build clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 setup: $(STAMP)  ## Make the development environment in .venv.
+
+setup-runtime: $(RUNTIME_STAMP)  ## Make the environment without torch in .venv-runtime.
 
 setup-lerobot: $(LEROBOT_STAMP)  ## Make an environment with LeRobot in .venv-lerobot, for test-lerobot.
 
@@ -38,12 +42,14 @@ demo: $(STAMP)  ## A trained Go1: exported from its simulator, verified, walking
 	$(BIN)/python examples/first_package.py demo/first
 	$(BIN)/python examples/walk.py demo/go1
 
-test: $(STAMP) $(RUNTIME_STAMP)  ## Run every test, and those of the runtime again without torch.
-	$(BIN)/python $(PYTEST) --ignore $(NATIVE_TESTS)
+test: $(STAMP) $(RUNTIME_STAMP)  ## Run every test; those of the runtime in an environment without torch.
+	$(BIN)/python $(PYTEST) $(TORCH_TESTS)
 	ASHORE_NO_TORCH=1 $(RUNTIME_VENV)/bin/python $(PYTEST) $(RUNTIME_TESTS)
 
-test-all: $(STAMP)  ## Run also the tests that take long: every task of mjlab.
-	$(BIN)/python $(PYTEST) --ignore $(NATIVE_TESTS) -m "all_tasks or not all_tasks"
+test-all: $(STAMP) $(RUNTIME_STAMP)  ## Run them cold, with every task of mjlab and every case on ONNX, on other examples.
+	ASHORE_EXPORT_CACHE=off $(BIN)/python $(PYTEST) --ignore $(NATIVE_TESTS) $(THOROUGH)
+	ASHORE_NO_TORCH=1 $(RUNTIME_VENV)/bin/python $(PYTEST) $(RUNTIME_TESTS) $(THOROUGH)
+	$(BIN)/python tools/proven.py --note
 
 test-lerobot: $(LEROBOT_STAMP) $(RUNTIME_STAMP)  ## Run the tests that need LeRobot; nothing is downloaded.
 	HF_HUB_OFFLINE=1 ASHORE_RUNTIME_PYTHON=$(CURDIR)/$(RUNTIME_VENV)/bin/python \
@@ -91,7 +97,7 @@ build: $(STAMP)  ## Build wheel and sdist, and try each in an empty environment 
 	bash tools/try_distributions.sh $(PYTHON)
 
 clean:  ## Remove everything that was made.
-	rm -rf $(VENV) $(RUNTIME_VENV) $(LEROBOT_VENV) dist build site demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RUNTIME_VENV) $(LEROBOT_VENV) dist build site demo .cache .pytest_cache .ruff_cache .hypothesis
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

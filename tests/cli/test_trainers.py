@@ -12,7 +12,6 @@ import ashore
 import support
 from ashore.cli.main import app
 
-pytest.importorskip("torch", reason="exporting needs torch; the other commands are tested without")
 CHECKPOINTS = Path(__file__).parents[1] / "integrations" / "actors" / "checkpoints"
 
 

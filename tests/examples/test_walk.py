@@ -6,10 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
-pytest.importorskip("mjlab", reason="the demo exports from a simulator; whoever plays its package needs none")
 
 
 def walk(out: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -6,10 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-
-pytest.importorskip("torch")
-
 import torch
 
 import ashore
