@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -94,6 +95,15 @@ def pytest_fixture_setup() -> None:
 def pytest_runtest_call() -> None:
     """And so does a test."""
     _reseed()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of every search for what is alive: an export looks for modules and lists of the code.
+
+    With all simulators and trainers imported there are a million objects, and looking takes as long as exporting.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 class Scheduling(LoadScopeScheduling):

@@ -27,7 +27,6 @@ from ashore.backends.export_cache import FILE, export_key, source_folders
 from ashore.errors import BackendError, ExportError
 from ashore.package import Package
 
-
 QUICKEST = "onnx-torchscript"
 
 

@@ -7,14 +7,13 @@ tensor is, follows what the states become, and so on until nothing new turns up.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
 import torch
 
-from ashore.capture.alive import alive
 from ashore.capture.findings import Finding
 from ashore.capture.lines import Line
 from ashore.capture.liveness import Liveness, looked_at
@@ -106,7 +105,12 @@ Analyses: TypeAlias = Mapping[Rate, Analysis]
 
 
 def analyse(
-    timeline: list[Step], *, feedback: bool, owned: Mapping[int, str], named: Mapping[int, str]
+    timeline: list[Step],
+    *,
+    feedback: bool,
+    owned: Mapping[int, str],
+    named: Mapping[int, str],
+    lists: Sequence[list[object] | deque[object]],
 ) -> dict[Rate, Analysis]:
     """Find out what the reference steps compute, and from what.
 
@@ -115,6 +119,7 @@ def analyse(
         feedback: whether a declared input that was an output a step earlier is a state.
         owned: id of a tensor -> its path, for the parameters and buffers of modules.
         named: id of a tensor -> what the user called it.
+        lists: every list and deque that is alive.
 
     Returns:
         Rate -> what is known about it, for the rates that were recorded.
@@ -146,7 +151,7 @@ def analyse(
         if len(result.steps.all) == 1:
             result.findings += _unproven(result, owned)
             _keep_weights(result)
-        result.findings += _waiting_in_lists(result)
+        result.findings += _waiting_in_lists(result, lists)
     return results
 
 
@@ -371,7 +376,7 @@ def _keep_weights(result: Analysis) -> None:
             result.weights.add(index)
 
 
-def _waiting_in_lists(result: Analysis) -> Iterator[Finding]:
+def _waiting_in_lists(result: Analysis, lists: Sequence[list[object] | deque[object]]) -> Iterator[Finding]:
     """A constant that lies in a list among tensors that steps made: the list is longer than the episodes were."""
     timeline = result.steps.timeline
     made = {declared.place for step in timeline for declared in step.tape.inputs.values()}
@@ -381,7 +386,7 @@ def _waiting_in_lists(result: Analysis) -> Iterator[Finding]:
         made |= {tape.place(slot) for slot in fresh if tape.groups[slot] not in tape.captures}
     found = {variable: result.variables.sightings(variable) for variable in result.constants}
     captured = {id(one.capture.tensor) for sightings in found.values() for one in sightings}
-    holders = [holder for holder in alive(list, deque) if _holds_one(holder, captured)] if captured else []
+    holders = [holder for holder in lists if _holds_one(holder, captured)]
     for variable, sightings in found.items():
         known = {id(one.capture.tensor) for one in sightings}
         if any(_holds_both(holder, known, made) for holder in holders):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -18,6 +19,7 @@ import torch
 
 from ashore.backends import Exported, Request, find_exporter
 from ashore.backends.export_cache import find_export, is_cache_on, keep_export
+from ashore.capture.alive import alive
 from ashore.capture.analysis import analyse
 from ashore.capture.assembly import Assembly, as_records
 from ashore.capture.attention import guard_attention
@@ -110,8 +112,10 @@ def understand(session: Session, options: ExportOptions) -> Assembly:
         steps = [step for step in session.steps if step.rate == rate]
         _judge(list(check_declarations(steps)) if steps else [], options.allow)
     named = {key: name for key, (name, _) in session.named.items()}
-    owned = owned_tensors() | named
-    analyses = analyse(session.steps, feedback=options.feedback, owned=owned, named=named)
+    things = alive(torch.nn.Module, list, deque)
+    owned = owned_tensors(thing for thing in things if issubclass(type(thing), torch.nn.Module)) | named
+    lists = [thing for thing in things if issubclass(type(thing), list | deque)]
+    analyses = analyse(session.steps, feedback=options.feedback, owned=owned, named=named, lists=lists)
     findings = [*options.findings, *(finding for analysis in analyses.values() for finding in analysis.findings)]
     findings += (
         one

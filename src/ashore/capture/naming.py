@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-import torch
-
-from ashore.capture.alive import alive
 from ashore.capture.tape import Capture
 
 
@@ -34,11 +32,9 @@ def unique(stem: str, taken: Iterable[str]) -> str:
     return name
 
 
-def owned_tensors() -> dict[int, str]:
-    """Id -> path, of every parameter and buffer of every module that is alive."""
-    modules = [
-        module for module in alive(torch.nn.Module) if "_modules" in vars(module)
-    ]  # not those that were never finished
+def owned_tensors(modules: Iterable[Any]) -> dict[int, str]:
+    """Id -> path, of every parameter and buffer of some modules."""
+    modules = [module for module in modules if "_modules" in vars(module)]  # not those that were never finished
     inner = {id(child) for module in modules for child in module._modules.values()}
     found: dict[int, str] = {}
     for root in sorted(modules, key=lambda module: id(module) in inner):
