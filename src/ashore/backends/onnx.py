@@ -19,6 +19,7 @@ import torch
 from ashore.backends.exporting import Exported, Request
 from ashore.backends.functional import LINE, functionalise, plain_graph
 from ashore.backends.messages import overheard
+from ashore.backends.torchlib import kept_translations
 from ashore.errors import BackendError
 
 DEFAULT_OPSET = 18
@@ -31,7 +32,7 @@ _DYNAMO_OPSETS = range(18, 24)
 def export_dynamo(request: Request) -> Exported:
     """Export by way of `torch.export`."""
     opset = _check_opset("onnx-dynamo", request.opset or DEFAULT_OPSET, _DYNAMO_OPSETS)
-    with overheard() as messages:
+    with overheard() as messages, kept_translations():
         made = torch.onnx.export(
             functionalise(request.module, request.example, request.dynamic, lines=True),
             request.example,
