@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 TESTS, SOURCE = ROOT / "tests", ROOT / "src" / "ashore"
 
 
-def tests_of(*arguments: str) -> subprocess.CompletedProcess[str]:
+def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "tools" / "tests_of.py"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
@@ -35,11 +35,11 @@ def test_every_file_of_tests_lies_in_a_folder_of_src_or_one_that_the_readme_name
     ],
 )
 def test_the_tool_says_where_the_tests_of_a_module_are(module: str, expected: str) -> None:
-    done = tests_of(f"src/ashore/{module}")
+    done = ask(f"src/ashore/{module}")
     assert done.stdout.splitlines()[0] == expected, done.stderr
 
 
 def test_a_module_that_is_not_there_is_an_error() -> None:
-    done = tests_of("src/ashore/nowhere.py")
+    done = ask("src/ashore/nowhere.py")
     assert done.returncode == 2
     assert "there is no such module" in done.stderr

@@ -3,9 +3,9 @@
 python tools/tests_of.py src/ashore/capture/align.py    the files of tests to look at, the best first
 python tools/tests_of.py --measure [PYTEST ARGUMENTS]   runs tests, and notes who runs what in .cache/where
 
-A module that has a test of its own name is tested there. For the others, and for more, tests are measured: the two files
-that run most of its functions are told; of two that run as many, first the one that runs less of everything else. What
-runs is counted by Python's own profiler, which is on while a test is.
+A module that has a test of its own name is tested there. For the others, and for more, tests are measured: the two
+files that run most of its functions are told; of two that run as many, first the one that runs less of everything else.
+What runs is counted by Python's own profiler, which is on while a test is.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _tables: dict[object, Any] = {}
 @contextmanager
 def kept_translations() -> Iterator[None]:
     """Have torch's exporter use tables that it made before. Where it has none that are known, it works as ever."""
-    owner = getattr(_registration, "ONNXRegistry", None)
+    owner: Any = getattr(_registration, "ONNXRegistry", None)
     make = vars(owner).get("from_torchlib") if owner is not None else None
     if not isinstance(make, classmethod):
         yield
