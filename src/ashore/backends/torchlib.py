@@ -25,7 +25,7 @@ _tables: dict[object, Any] = {}
 @contextmanager
 def kept_translations() -> Iterator[None]:
     """Have torch's exporter use tables that it made before. Where it has none that are known, it works as ever."""
-    owner: Any = getattr(_registration, "ONNXRegistry", None)
+    owner = _table_class()
     make = vars(owner).get("from_torchlib") if owner is not None else None
     if not isinstance(make, classmethod):
         yield
@@ -42,6 +42,10 @@ def kept_translations() -> Iterator[None]:
         yield
     finally:
         owner.from_torchlib = make
+
+
+def _table_class() -> Any:
+    return getattr(_registration, "ONNXRegistry", None)
 
 
 def _copied(table: Any) -> Any:
