@@ -44,10 +44,6 @@ def kept_translations() -> Iterator[None]:
         owner.from_torchlib = make
 
 
-def _table_class() -> Any:
-    return getattr(_registration, "ONNXRegistry", None)
-
-
 def _copied(table: Any) -> Any:
     """A table of its own, with the same translations."""
     fresh = copy.copy(table)
