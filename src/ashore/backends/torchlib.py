@@ -25,8 +25,8 @@ _tables: dict[object, Any] = {}
 @contextmanager
 def kept_translations() -> Iterator[None]:
     """Have torch's exporter use tables that it made before. Where it has none that are known, it works as ever."""
-    owner = _table_class()
-    make = vars(owner).get("from_torchlib") if owner is not None else None
+    owner: Any = getattr(_registration, "ONNXRegistry", object)
+    make = vars(owner).get("from_torchlib")
     if not isinstance(make, classmethod):
         yield
         return
