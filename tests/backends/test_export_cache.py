@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import onnx
+import onnx_ir
 import pytest
 import torch
 
@@ -23,11 +24,11 @@ import ashore.backends.onnx
 import support
 from ashore.backends import EXPORTERS, Exported, Request, export_cache
 from ashore.backends.cache import EXPORTS, SEAL, Cache, digest_of_sources
-from ashore.backends.export_cache import FILE, export_key, source_folders
+from ashore.backends.export_cache import CACHED, FILE, export_key, source_folders
 from ashore.errors import BackendError, ExportError
 from ashore.package import Package
 
-QUICKEST = "onnx-torchscript"
+QUICKEST = "onnx-dynamo"
 
 
 @pytest.fixture(autouse=True)
@@ -130,14 +131,13 @@ def test_what_the_exporter_said_is_said_again(tmp_path: Path, monkeypatch: pytes
     assert b"mind the step" in record(tmp_path / "b").read("export.log")
 
 
-def test_every_exporter_keeps_its_own_file(tmp_path: Path, cache: Path) -> None:
-    names = ("onnx-dynamo", "onnx-torchscript", "jit-script", "jit-trace", "pt2", "openvino")
-    for name in names:
+def test_every_exporter_whose_files_are_kept_has_its_own(tmp_path: Path, cache: Path) -> None:
+    for name in EXPORTERS:
         for folder in ("first", "second"):
             package = record(tmp_path / folder / name, backend=name)
             assert package.manifest.verification is not None
             assert package.manifest.verification.status == "passed"
-    assert sorted(path.name.rpartition("-")[0] for path in cache.iterdir()) == sorted(names)
+    assert sorted(path.name.rpartition("-")[0] for path in cache.iterdir()) == sorted(CACHED)
 
 
 # --- what is another stage -------------------------------------------------------------------------------------------
@@ -223,9 +223,10 @@ def test_every_part_of_a_request_decides_the_key(changes: dict[str, Any]) -> Non
     assert export_key("onnx", request()) != export_key("onnx", request(**changes))
 
 
-def test_every_exporter_has_a_key_of_its_own() -> None:
-    keys = {export_key(name, request()) for name in ("onnx", "onnx-torchscript", "jit-script", "jit-trace", "pt2")}
-    assert len(keys) == 5
+def test_every_exporter_has_a_key_of_its_own_or_none() -> None:
+    keys = {name: export_key(name, request()) for name in EXPORTERS}
+    assert {name for name, key in keys.items() if key is not None} == set(CACHED)
+    assert len({keys[name] for name in CACHED}) == len(CACHED)
 
 
 @pytest.mark.parametrize("tool", export_cache.TOOLS)
@@ -275,14 +276,7 @@ def test_variables_that_exporters_may_read_decide_the_key(monkeypatch: pytest.Mo
     assert export_key("onnx", request()) != before
 
 
-@pytest.mark.parametrize("exporter", export_cache.TRACERS)
-def test_those_that_trace_see_numbers_and_the_others_do_not(exporter: str) -> None:
-    ones = {"example": (torch.ones(1, 3),)}
-    assert export_key(exporter, request()) != export_key(exporter, request(**ones))
-    assert export_key("onnx", request()) == export_key("onnx", request(**ones))
-
-
-@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize("exporter", CACHED)
 def test_every_source_that_an_exporter_imports_is_part_of_the_key(exporter: str) -> None:
     """But for errors, and for finding an exporter by its name."""
     source = Path(ashore.__file__).parent
@@ -323,13 +317,13 @@ def test_an_exporter_that_somebody_put_in_place_of_ours_is_always_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     record(tmp_path / "a")
-    export, asked = ashore.backends.onnx.export_torchscript, []
+    export, asked = ashore.backends.onnx.export_dynamo, []
 
     def another(request: Request) -> Exported:
         asked.append(request)
         return export(request)
 
-    monkeypatch.setattr(ashore.backends.onnx, "export_torchscript", another)
+    monkeypatch.setattr(ashore.backends.onnx, "export_dynamo", another)
     record(tmp_path / "b")
     record(tmp_path / "c")
     assert len(asked) == 2
@@ -403,7 +397,7 @@ def test_a_file_that_was_tampered_with_is_not_used(tmp_path: Path, entry: Path) 
     refused(
         tmp_path,
         r"stage\.msgpack: is not the stage that was exported: its sha256 is \w{12}…, and seal\.json says \w{12}…; it "
-        r"was changed, and is not opened; remove .*/onnx-torchscript-\w+, and it is exported again",
+        r"was changed, and is not opened; remove .*/onnx-dynamo-\w+, and it is exported again",
     )
     shutil.rmtree(entry)
     record(tmp_path / "b")
@@ -415,7 +409,7 @@ def test_a_file_that_belongs_to_another_stage_is_not_used(tmp_path: Path, entry:
     (other,) = set(cache.iterdir()) - {entry}
     shutil.rmtree(entry)
     other.rename(entry)
-    refused(tmp_path, r"seal\.json: belongs to another stage than onnx-torchscript-\w+; somebody put it there")
+    refused(tmp_path, r"seal\.json: belongs to another stage than onnx-dynamo-\w+; somebody put it there")
 
 
 @pytest.mark.parametrize("what", [FILE, SEAL, ".", ".."])
@@ -430,7 +424,9 @@ def test_half_an_entry_is_an_error(tmp_path: Path, entry: Path, file: str) -> No
     refused(tmp_path, rf"{file}: cannot be read from the cache: No such file or directory; remove")
 
 
-def test_a_wrong_file_with_a_right_seal_is_stopped_by_the_proof(tmp_path: Path, entry: Path) -> None:
+def test_a_wrong_file_with_a_right_seal_fails_the_proof_and_is_exported_anew(
+    tmp_path: Path, entry: Path, exports: list[Request], caplog: pytest.LogCaptureFixture
+) -> None:
     """Who can write as the user can seal; the proof then still compares the file with what was recorded."""
     exported = msgspec.msgpack.decode((entry / FILE).read_bytes(), type=Exported)
     model = onnx.load_from_string(exported.data)
@@ -444,8 +440,60 @@ def test_a_wrong_file_with_a_right_seal_is_stopped_by_the_proof(tmp_path: Path, 
     replace(
         entry / SEAL, json.dumps({**seal, "sha256": hashlib.sha256(wrong).hexdigest(), "size": len(wrong)}).encode()
     )
+    package = record(tmp_path / "b")
+    assert stage(package) == exported.data
+    assert len(exports) == 1
+    assert "is not what was recorded; it is exported anew" in caplog.text
+
+
+def test_what_fails_the_proof_is_not_kept(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, exports: list[Request]
+) -> None:
+    translate = torch.onnx.export
+
+    def wrong(program: Any, *rest: Any, **more: Any) -> Any:
+        made = translate(program, *rest, **more)
+        for value in made.model.graph.initializers.values():
+            if value.const_value is not None and value.const_value.dtype.numpy() == np.float32:
+                value.const_value = onnx_ir.tensor(value.const_value.numpy() + np.float32(0.5), name=value.name)
+        return made
+
+    monkeypatch.setattr(torch.onnx, "export", wrong)
     with pytest.raises(ExportError, match="the saved files, on the recorded inputs"):
-        record(tmp_path / "b")
+        record(tmp_path / "a")
+    assert not cache.exists()
+    monkeypatch.setattr(torch.onnx, "export", translate)
+    record(tmp_path / "b")
+    assert len(exports) == 2
+
+
+def test_what_was_not_proven_is_not_kept(tmp_path: Path, cache: Path) -> None:
+    record(tmp_path / "a", validation_steps=0)
+    assert not cache.exists()
+
+
+def test_a_folder_that_others_may_write_to_is_said_before_anything_is_kept_there(
+    tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    record(tmp_path / "a")
+    assert "can be written to by others" in caplog.text
+    assert not list(cache.iterdir())
+
+
+def test_where_there_can_be_no_cache_an_export_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("ASHORE_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nobody)
+    record(tmp_path / "a")
+    assert "there is no home folder to keep what is exported in" in caplog.text
 
 
 # --- how much is kept ------------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from ashore.capture.program import Rows
 
 aten = torch.ops.aten
 torch.library.define("tests_fingerprint::own", "(Tensor x) -> Tensor")
+FRAGMENT = torch.library.Library("aten", "FRAGMENT")
+FRAGMENT.define("tests_fingerprint_own(Tensor x) -> Tensor")
 HERE = Line("walk.py", 12)
 
 
@@ -115,6 +117,7 @@ def own(x: torch.Tensor) -> torch.Tensor:
         lambda: of([op(own, Ref(0), gives=1)], [0], [1]),
         lambda: of([op(torch.mul, Ref(0), 2.0, gives=1)], [0], [1]),
         lambda: of([op(torch.ops.tests_fingerprint.own.default, Ref(0), gives=1)], [0], [1]),
+        lambda: of([op(aten.tests_fingerprint_own.default, Ref(0), gives=1)], [0], [1]),
         lambda: of([op(aten.mul.Tensor, Ref(0), object(), gives=1)], [0], [1]),
         lambda: of([op(aten.mul.Tensor, Ref(0), torch.ones(1), gives=1)], [0], [1]),
         lambda: of([], [], [0], [(0, torch.ones(2).as_subclass(Tagged))]),

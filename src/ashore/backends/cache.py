@@ -106,14 +106,18 @@ class Cache:
     def find(self, name: str, key: str, file: str) -> bytes | None:
         """The bytes of a file in the cache, if it is there; finding it counts as using it."""
         entry = self._entry(name, key)
-        try:
-            data = self._check(entry, key, file).file.read_bytes()
-            os.utime(entry)
-        except (BackendError, OSError):
-            if os.path.lexists(entry):
-                raise
-            return None  # it was never there, or another process has just dropped it
-        return data
+        for attempt in ("first", "last"):
+            try:
+                data = self._check(entry, key, file).file.read_bytes()
+            except (BackendError, OSError):
+                # Another process may be dropping it, and a third one putting it back: a real fault is there twice.
+                if attempt == "last" and os.path.lexists(entry):
+                    raise
+                continue
+            with contextlib.suppress(OSError):  # a cache of root's can be read, and not marked as used
+                os.utime(entry)
+            return data
+        return None
 
     def keep(self, name: str, key: str, file: str, data: bytes) -> None:
         """Put a file into the cache; if another process was faster, its file is as good."""
@@ -132,6 +136,7 @@ class Cache:
     def _make(self, entry: Path, key: str, file: str, make: Callable[[Path], Mapping[str, str]]) -> None:
         try:
             entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_owner(entry.parent, stat.S_ISDIR, "a folder", follow=True)
             with tempfile.TemporaryDirectory(
                 prefix=".making-", dir=entry.parent, ignore_cleanup_errors=True
             ) as scratch:
@@ -249,11 +254,13 @@ def _measured(entry: Path, file: str) -> tuple[float, int, Path] | None:
 
 def _drop(entry: Path, file: str) -> None:
     dropped = Path(tempfile.mkdtemp(prefix=".dropping-", dir=entry.parent))
-    entry.rename(dropped / entry.name)
-    (dropped / entry.name / SEAL).unlink()
-    (dropped / entry.name / file).unlink()
-    (dropped / entry.name).rmdir()
-    dropped.rmdir()
+    try:
+        entry.rename(dropped / entry.name)
+        (dropped / entry.name / SEAL).unlink()
+        (dropped / entry.name / file).unlink()
+        (dropped / entry.name).rmdir()
+    finally:
+        dropped.rmdir()
 
 
 def _put(fresh: Path, entry: Path) -> None:

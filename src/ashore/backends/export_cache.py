@@ -8,8 +8,8 @@ description, another tolerance, another picture. An exported stage is found by e
     who writes it         versions of Python, torch, onnx and the like, and the sources of Ashore that take part
     what else they read   torch's switches, its variables of the environment, the processor
 
-If any of it is another, so is the key, and the stage is exported. What was found is proven against the recording like
-any file, so a wrong one could never become a package that is called verified.
+If any of it is another, so is the key, and the stage is exported. A stage is kept once it was proven. What was found is
+proven against the recording like any file: if that fails, it is exported anew.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ FILE = "stage.msgpack"
 TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "numpy", "ml-dtypes", "protobuf", "sympy", "openvino")
 """Distributions that shape a file."""
 
-TRACERS = ("onnx-torchscript", "jit-trace")
-"""Exporters that run the module on the examples, and might keep a number that they see."""
+CACHED = ("onnx-dynamo", "openvino", "jit-script")
+"""Exporters whose files are kept. The others run the module on the examples or put them into the file, or ask for
+translations that anybody may register; two of them are as quick as looking for a file."""
 
 _VARIABLES = ("TORCH", "PYTORCH", "ONNX", "OPENVINO")
 _SOURCES = Path(__file__).parents[1]
@@ -61,7 +62,7 @@ def is_cache_on() -> bool:
 def find_export(exporter: str, request: Request) -> Exported | None:
     """What an exporter once wrote for the same request, if it was kept."""
     key = export_key(exporter, request)
-    if key is None:
+    if key is None or not _is_there():
         return None
     data = EXPORTS.find(exporter_name(exporter), key, FILE)
     return None if data is None else msgspec.msgpack.decode(data, type=Exported)
@@ -72,20 +73,28 @@ def keep_export(exporter: str, request: Request, exported: Exported) -> None:
     key = export_key(exporter, request)
     if key is None:
         return
-    data = msgspec.msgpack.encode(exported)
-    if EXPORTS.most_bytes is not None and len(data) > EXPORTS.most_bytes // 4:
-        _LOG.info("a stage of %d MiB is too large for the cache, and will be exported again", len(data) >> 20)
+    size = len(exported.data) + sum(map(len, exported.more.values()))
+    if EXPORTS.most_bytes is not None and size > EXPORTS.most_bytes // 4:
+        _LOG.info("a stage of %d MiB is too large for the cache, and will be exported again", size >> 20)
         return
     try:
-        EXPORTS.keep(exporter_name(exporter), key, FILE, data)
-    except BackendError as error:
+        EXPORTS.keep(exporter_name(exporter), key, FILE, msgspec.msgpack.encode(exported))
+    except (BackendError, OSError, ValueError, msgspec.MsgspecError) as error:
         _LOG.warning("%s; or switch the cache off: cache=False, --no-cache, %s=off", error, SWITCH)
+
+
+def _is_there() -> bool:
+    """Whether there is a folder to look into. Where there can be none, keeping says why."""
+    try:
+        return EXPORTS.folder.is_dir()
+    except (BackendError, OSError):
+        return False
 
 
 def export_key(exporter: str, request: Request) -> str | None:
     """A digest of everything that shapes the file of a stage, or None if nobody can vouch for it."""
     name = exporter_name(exporter)
-    if request.fingerprint is None or not _is_ours(name):
+    if request.fingerprint is None or name not in CACHED or not _is_ours(name):
         return None
     asked_for = (
         name,
@@ -96,7 +105,6 @@ def export_key(exporter: str, request: Request) -> str | None:
         request.opset,
         request.ir_version,
         [_shape_of(tensor) for tensor in request.example],
-        [_numbers_of(tensor) for tensor in request.example] if name in TRACERS else None,
     )
     sources = digest_of_sources(*source_folders(name))
     parts = (asked_for, __version__, versions(TOOLS), sources, _switches(), _variables(), _machine())
@@ -129,16 +137,13 @@ def _is_ours(name: str) -> bool:
     module = sys.modules.get(module_name)
     if module is None:
         return True
-    function = getattr(module, function_name)
-    return (function.__module__, function.__qualname__) == (module_name, function_name)
+    function = getattr(module, function_name, None)
+    code = getattr(function, "__code__", None)
+    return code is not None and (code.co_filename, code.co_name) == (module.__file__, function_name)
 
 
 def _shape_of(tensor: torch.Tensor) -> tuple[object, ...]:
     return type(tensor).__name__, str(tensor.dtype), str(tensor.device), tuple(tensor.shape), tuple(tensor.stride())
-
-
-def _numbers_of(tensor: torch.Tensor) -> str:
-    return hashlib.sha256(tensor.detach().contiguous().flatten().view(torch.uint8).numpy().data).hexdigest()
 
 
 def _switches() -> tuple[object, ...]:
@@ -161,3 +166,8 @@ def _variables() -> list[tuple[str, str]]:
 def _machine() -> tuple[str, str]:
     """Constants are folded on this processor, and another one may round otherwise."""
     return platform.machine(), torch.backends.cpu.get_cpu_capability()
+
+
+for _name in CACHED:  # as they are now, while they are imported: somebody may change them while this process runs
+    digest_of_sources(*source_folders(_name))
+versions(TOOLS)

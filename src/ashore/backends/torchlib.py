@@ -2,8 +2,8 @@
 
 In every call, `torch.onnx.export` makes a table of how each of its 800 operators is said in ONNX, and reads the source
 of every translation for that: a quarter of a second, half of the time it needs for a small policy. The table depends on
-the opset alone. So while Ashore exports, the first table of each opset is kept, and later calls get a copy of it, which
-they may change as they like.
+the opset, and on which operators there are. So while Ashore exports, the first table of each opset is kept, and later
+calls get a copy of it, which they may change as they like.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 try:
@@ -32,7 +33,9 @@ def kept_translations() -> Iterator[None]:
         return
 
     def find_or_make(*asked: Any, **named: Any) -> Any:
-        key = (asked, tuple(sorted(named.items())))
+        # What is defined later, such as by importing torchvision, has translations too.
+        operators = getattr(import_module("torch._C"), "_dispatch_get_all_op_names", list)()
+        key = (asked, tuple(sorted(named.items())), len(operators))
         if key not in _tables:
             _tables[key] = make.__get__(None, owner)(*asked, **named)
         return _copied(_tables[key])

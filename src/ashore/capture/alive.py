@@ -21,8 +21,8 @@ def alive(*classes: type) -> list[Any]:
     """Every instance of some classes that the garbage collector knows, as `gc.get_objects` orders them."""
     objects = gc.get_objects()
     kinds = list(map(type, objects))
-    try:
-        wanted = {kind for kind in set(kinds) if issubclass(kind, classes)}
-        return list(compress(objects, map(wanted.__contains__, kinds)))
-    except TypeError:  # a class whose metaclass cannot be hashed; asking one by one is slower
-        return [thing for thing, kind in zip(objects, kinds, strict=True) if issubclass(kind, classes)]
+    # By identity: a class may have a metaclass of its own, which hashes and compares as it likes.
+    identities = list(map(id, kinds))
+    by_identity = dict(zip(identities, kinds, strict=True))
+    wanted = {identity for identity, kind in by_identity.items() if issubclass(kind, classes)}
+    return list(compress(objects, map(wanted.__contains__, identities)))

@@ -386,7 +386,8 @@ def _waiting_in_lists(result: Analysis, lists: Sequence[list[object] | deque[obj
         made |= {tape.place(slot) for slot in fresh if tape.groups[slot] not in tape.captures}
     found = {variable: result.variables.sightings(variable) for variable in result.constants}
     captured = {id(one.capture.tensor) for sightings in found.values() for one in sightings}
-    holders = [holder for holder in lists if _holds_one(holder, captured)]
+    contents = [things for holder in lists if (things := _tensors_in(holder))]
+    holders = [things for things in contents if any(id(thing) in captured for thing in things)]
     for variable, sightings in found.items():
         known = {id(one.capture.tensor) for one in sightings}
         if any(_holds_both(holder, known, made) for holder in holders):
@@ -395,14 +396,23 @@ def _waiting_in_lists(result: Analysis, lists: Sequence[list[object] | deque[obj
             yield Finding("too_few_steps", message, capture.line, capture.path)
 
 
-def _holds_one(holder: list[object] | deque[object], tensors: Collection[int]) -> bool:
-    """Whether a list of the user's that begins with a tensor holds one of those, by their ids."""
-    if not holder or not isinstance(holder[0], torch.Tensor) or isinstance(holder, Held):
-        return False
-    return any(id(thing) in tensors for thing in holder)
+def _tensors_in(holder: list[object] | deque[object]) -> list[object]:
+    """What a list of the user's holds, if it begins with a tensor; else nothing.
+
+    It may be any list of the process. So only what lists themselves do is asked, which a subclass may do otherwise, and
+    all of it is taken at once, since another thread may be at work in it.
+    """
+    if type(holder) is Held:
+        return []
+    kind = list if issubclass(type(holder), list) else deque
+    try:
+        first = kind.__getitem__(holder, 0)  # type: ignore[arg-type]
+    except IndexError:
+        return []
+    return list(kind.__iter__(holder)) if issubclass(type(first), torch.Tensor) else []  # type: ignore[arg-type]
 
 
-def _holds_both(holder: list[object] | deque[object], known: Collection[int], places: Collection[Place]) -> bool:
+def _holds_both(holder: list[object], known: Collection[int], places: Collection[Place]) -> bool:
     """Whether a list of nothing but tensors holds one that is known, and one that lies at one of the places."""
     if not all(isinstance(thing, torch.Tensor) for thing in holder):
         return False

@@ -6,13 +6,17 @@ code gave.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
+import logging
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -42,8 +46,10 @@ from ashore.capture.session import Session
 from ashore.capture.stages import StageCut, StageModule, cut
 from ashore.errors import ExportError
 from ashore.package import Package, write
-from ashore.spec import RATES, Rate
+from ashore.spec import RATES, Manifest, Rate, Verification
 from ashore.view import draw
+
+_LOG = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -81,16 +87,21 @@ def export(session: Session, name: str, out: Path | None, options: ExportOptions
         ExportError: with every finding. Nothing was written.
     """
     assembly = understand(session, options)
-    exported = {one.name: _export_stage(assembly, one, options) for one in assembly.layout.stages.values()}
+    stages = [_export_stage(assembly, one, options) for one in assembly.layout.stages.values()]
     if out is None:
         return None
-    manifest = assembly.manifest(name, exported)
     contents = {"initial": assembly.initial(), "golden": assembly.golden()}
-    files = {path: data for stage, one in exported.items() for path, data in assembly.files(stage, one).items()}
-    with tempfile.TemporaryDirectory() as scratch:
-        draft = write(Path(scratch) / "draft", manifest, files=files, **contents)
-        proof, failures = prove(draft, assembly, options)
+    manifest, files, proof, failures = _draft(name, assembly, stages, contents, options)
+    if failures and any(stage.was_known for stage in stages):
+        _LOG.warning("what was exported before, and lay in the cache, is not what was recorded; it is exported anew")
+        anew = dataclasses.replace(options, cache=False)
+        stages = [_export_stage(assembly, one, anew) for one in assembly.layout.stages.values()]
+        manifest, files, proof, failures = _draft(name, assembly, stages, contents, options)
     _judge([*assembly.findings, *failures], options.allow)
+    if proof.status == "passed":
+        for stage in stages:
+            stage.keep()
+    exported = {stage.name: stage.exported for stage in stages}
     records = as_records([*assembly.findings, *failures])
     manifest = msgspec.structs.replace(manifest, verification=proof, findings=records)
     messages = {stage: one.messages for stage, one in exported.items()}
@@ -102,6 +113,39 @@ def export(session: Session, name: str, out: Path | None, options: ExportOptions
     if options.summary or options.verbose:
         sys.stderr.write(files["export.log"].decode() if options.verbose else summary(package))
     return package
+
+
+@dataclass(frozen=True)
+class _ExportedStage:
+    """A stage and its file."""
+
+    name: str
+    exporter: str
+    request: Request
+    exported: Exported
+    was_known: bool
+    """Whether the file lay in the cache."""
+
+    def keep(self) -> None:
+        """Keep the file for next time, once it is proven."""
+        if not self.was_known:
+            keep_export(self.exporter, self.request, self.exported)
+
+
+def _draft(
+    name: str,
+    assembly: Assembly,
+    stages: Sequence[_ExportedStage],
+    contents: Mapping[str, Any],
+    options: ExportOptions,
+) -> tuple[Manifest, dict[str, bytes], Verification, list[Finding]]:
+    """Write a package where nobody sees it, and prove it: its contract, its files, the verdict, what is against it."""
+    manifest = assembly.manifest(name, {stage.name: stage.exported for stage in stages})
+    files = {path: data for stage in stages for path, data in assembly.files(stage.name, stage.exported).items()}
+    with tempfile.TemporaryDirectory() as scratch:
+        draft = write(Path(scratch) / "draft", manifest, files=files, **contents)
+        proof, failures = prove(draft, assembly, options)
+    return manifest, files, proof, failures
 
 
 def understand(session: Session, options: ExportOptions) -> Assembly:
@@ -197,7 +241,7 @@ def _once_each(errors: Sequence[Finding]) -> Iterator[str]:
         yield f"{group[0]} (and {further} more like it)" if further else str(group[0])
 
 
-def _export_stage(assembly: Assembly, stage: StageLayout, options: ExportOptions) -> Exported:
+def _export_stage(assembly: Assembly, stage: StageLayout, options: ExportOptions) -> _ExportedStage:
     inputs, outputs = list(stage.inputs.values()), list(stage.outputs.values())
     axes, (opset, ir_version) = assembly.batch_axes(stage.rate, inputs), options.target()
     chosen = assembly.session.targets.get(stage.cut.name, {})
@@ -215,15 +259,14 @@ def _export_stage(assembly: Assembly, stage: StageLayout, options: ExportOptions
     name = assembly.session.backends.get(stage.cut.name) or options.backend
     known = find_export(name, request)
     if known is not None:
-        return known
+        return _ExportedStage(stage.name, name, request, known, was_known=True)
     export = find_exporter(name)
     try:
         exported = export(request)
     except Exception as error:  # exporters raise anything at all
         finding = _refused(stage, name, error)
         raise _failure([finding]) from error
-    keep_export(name, request, exported)
-    return exported
+    return _ExportedStage(stage.name, name, request, exported, was_known=False)
 
 
 def _refused(stage: StageLayout, exporter: str, error: Exception) -> Finding:

@@ -30,7 +30,7 @@ from torch.utils._pytree import tree_unflatten
 from ashore.capture.operations import Op, Ref
 from ashore.capture.program import Rows
 
-TORCH_NAMESPACES = ("aten", "prims")
+TORCH_NAMESPACES = ("aten",)
 """What torch's own operations are in: their meaning is settled by its version."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -98,6 +98,10 @@ def fingerprint(
 
 def _name(target: object) -> str:
     if not isinstance(target, OpOverload) or target.namespace not in TORCH_NAMESPACES:
+        raise _UnknownError
+    defined_in_python = getattr(torch.library, "_defs", None)  # anybody may define further ones, even there
+    schema = getattr(target, "_schema", None)
+    if defined_in_python is None or schema is None or schema.name in defined_in_python:
         raise _UnknownError
     return str(target)
 
