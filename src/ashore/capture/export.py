@@ -12,7 +12,7 @@ import logging
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,13 +90,12 @@ def export(session: Session, name: str, out: Path | None, options: ExportOptions
     stages = [_export_stage(assembly, one, options) for one in assembly.layout.stages.values()]
     if out is None:
         return None
-    contents = {"initial": assembly.initial(), "golden": assembly.golden()}
-    manifest, files, proof, failures = _draft(name, assembly, stages, contents, options)
+    manifest, files, contents, proof, failures = _draft(name, assembly, stages, options)
     if failures and any(stage.was_known for stage in stages):
         _LOG.warning("what was exported before, and lay in the cache, is not what was recorded; it is exported anew")
         anew = dataclasses.replace(options, cache=False)
         stages = [_export_stage(assembly, one, anew) for one in assembly.layout.stages.values()]
-        manifest, files, proof, failures = _draft(name, assembly, stages, contents, options)
+        manifest, files, contents, proof, failures = _draft(name, assembly, stages, options)
     _judge([*assembly.findings, *failures], options.allow)
     if proof.status == "passed":
         for stage in stages:
@@ -136,16 +135,20 @@ def _draft(
     name: str,
     assembly: Assembly,
     stages: Sequence[_ExportedStage],
-    contents: Mapping[str, Any],
     options: ExportOptions,
-) -> tuple[Manifest, dict[str, bytes], Verification, list[Finding]]:
-    """Write a package where nobody sees it, and prove it: its contract, its files, the verdict, what is against it."""
+) -> tuple[Manifest, dict[str, bytes], dict[str, Any], Verification, list[Finding]]:
+    """Write a package where nobody sees it, and prove it.
+
+    Returns:
+        Its contract, files and further contents, the verdict, and what stands against it.
+    """
     manifest = assembly.manifest(name, {stage.name: stage.exported for stage in stages})
     files = {path: data for stage in stages for path, data in assembly.files(stage.name, stage.exported).items()}
+    contents: dict[str, Any] = {"initial": assembly.initial(), "golden": assembly.golden()}
     with tempfile.TemporaryDirectory() as scratch:
         draft = write(Path(scratch) / "draft", manifest, files=files, **contents)
         proof, failures = prove(draft, assembly, options)
-    return manifest, files, proof, failures
+    return manifest, files, contents, proof, failures
 
 
 def understand(session: Session, options: ExportOptions) -> Assembly:
