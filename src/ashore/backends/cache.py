@@ -3,8 +3,8 @@
 Two things are kept: libraries that were compiled of packages, and stages that were exported. Each is one file in a
 folder of its own, with a seal beside it that says for which key it was made and which bytes it has:
 
-    ~/.cache/ashore/c/leg-41f0…/        policy.so    seal.json
-    ~/.cache/ashore/exports/leg-9be2…/  stage        seal.json
+    ~/.cache/ashore/c/leg-41f0…/                policy.so        seal.json
+    ~/.cache/ashore/exports/onnx-dynamo-9be2…/  stage.msgpack    seal.json
 
 A library is code, and a robot moves as an exported stage says. So nothing is used that somebody else could have put
 there: folder and files must belong to the user or to root, nobody else may be able to write to them, and the bytes must
